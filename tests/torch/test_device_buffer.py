@@ -96,6 +96,14 @@ def test_a_state_goes_on_here_and_on_the_host(path, got):
     assert sorted(left + [row for batch in came for row in batch["row"].tolist()]) == list(range(ROWS))
 
 
+def test_thousands_of_columns_are_one_tensor():
+    columns = pa.table({f"x{at}": np.arange(40, dtype=np.float32) + at for at in range(9000)})
+    batches = list(on_device(columns, "4MB", "2MB", features="numeric", columns=None, batch_size=16))
+    rows = torch.cat([batch["features"] for batch in batches])
+    assert (rows - rows[:, :1]).eq(torch.arange(9000.0)).all()
+    assert sorted(rows[:, 0].tolist()) == list(range(40))
+
+
 def test_encoded_rows_are_unpacked_to_a_spill_file(tmp_path):
     pq.write_table(table(), tmp_path / "rows.parquet")
     loader = pickle.loads(pickle.dumps(on_device(tmp_path / "rows.parquet")))  # noqa: S301  # its spill file is gone
@@ -117,10 +125,10 @@ def test_states_of_encoded_rows_move_between_device_and_host(tmp_path, order):
 def test_delays_of_both_sides(path, monkeypatch):
     scattered, fill, random = DeviceBuffer._scattered, LayoutReader.fill, np.random.default_rng(1)
 
-    def late(self, piece, lane):
+    def late(self, piece, staging):
         time.sleep(random.choice([0, 0.003]))
-        slots = scattered(self, piece, lane)
-        for column in lane.rows.values():
+        slots = scattered(self, piece, staging)
+        for column in staging.rows.values():
             column[:] = 77  # whoever reads it again is wrong
         return slots
 
@@ -210,7 +218,7 @@ def test_a_loader_that_is_gone_frees_its_buffer(path):
     assert source._slots  # the iteration goes on
     del batches
     assert not source._slots
-    assert not source._lanes
+    assert not source._ring
     assert data.stats.batches == 2  # one is ahead
     data.set_epoch(0)
     assert_equal(data, make(path, "64KB"))

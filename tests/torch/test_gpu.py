@@ -81,17 +81,17 @@ def test_a_buffer_on_the_device_under_delays(path, order, monkeypatch):
     def sleep():
         torch.cuda._sleep(int(random.choice([0, 0, 3_000_000])))  # cycles, on the stream of the caller
 
-    def late_send(self, piece, lane):
+    def late_send(self, piece, staging):
         with torch.cuda.stream(self._stream):
             sleep()
-        send(self, piece, lane)
+        send(self, piece, staging)
 
-    def late_scattered(self, piece, lane):
+    def late_scattered(self, piece, staging):
         sleep()
-        slots = scattered(self, piece, lane)
-        for column in lane.rows.values():
+        slots = scattered(self, piece, staging)
+        for column in staging.rows.values():
             column[:] = 77  # whoever reads it again is wrong
-        lane.scattered.record()
+        staging.scattered.record()
         return slots
 
     monkeypatch.setattr(DeviceBuffer, "_send", late_send)

@@ -117,7 +117,7 @@ def _units(share: Share, units: Callable[[int, int], IntArray]) -> Rows:
 
 
 class _Turns(NamedTuple):
-    """Consecutive turns in which the same ranks get one row each.
+    """A run of turns that deal one row to each of the same ranks.
 
     Attributes:
         row: The first row that is dealt.

@@ -140,7 +140,7 @@ class DeviceLoader:
         """Begin an iteration, the next epoch of a `CorgiPileDataset`."""
         if self._moves is None:
             self._moves = Streamed(self.device) if self.device.type == "cuda" else Direct(self.device)
-        moves, source = Gathered(self.device) if self.device_memory else self._moves, iter(self._batches)
+        moves, source = OnDevice(self.device) if self.device_memory else self._moves, iter(self._batches)
         yielded, this = 0, object()
         self._yielded, self._latest = yielded, this
         self._run_ahead(moves)
@@ -239,7 +239,7 @@ class Direct:
         return value.to(self._device)
 
 
-class Gathered(Direct):
+class OnDevice(Direct):
     """Batches that lie on the device already, gathered there on the stream that is current as the iteration begins."""
 
     def __init__(self, device: torch.device) -> None:

@@ -1,7 +1,7 @@
 """The shuffle buffer on a device: rows reach it in large copies and are gathered there into batches.
 
-The host reads runs of rows into page-locked staging memory, one part after the other, and a copy stream sends each
-part to the device. There its rows are scattered to slots, and batches are gathered from slots, on the stream of the
+The host reads pieces of steps into page-locked staging memory, one after the other, and a copy stream sends each
+to the device. There its rows are scattered to slots, and batches are gathered from slots, on the stream of the
 training loop: the order of the stream is what keeps a slot's old row until its last visit.
 """
 
@@ -67,7 +67,7 @@ def obstacle_of(settings: Settings) -> str | None:
     loose += [of.name for of in columns.fields if not _is_tensor_type(of.dtype)]
     if loose:
         return f"column {loose[0]!r} has no tensor of rows of one length; choose others by columns= or features="
-    if columns.row_bytes >= WIDE:
+    if columns.row_bytes >= WIDE and all(len(of.sources) == 1 for of in columns.fields):
         return f"rows of {format_bytes(columns.row_bytes)} are read one by one; buffers are for rows below 32 KB"
     if table.units(columns.sources) is not None:
         spill = "the rows are encoded, and spill files are not allowed; open the table with spill=FOLDER"
@@ -75,7 +75,7 @@ def obstacle_of(settings: Settings) -> str | None:
     return "the table lies in a store; download it first" if is_remote(table) else None
 
 
-class Lane:
+class StagingBuffer:
     """One place of the staging memory and its copy on the device.
 
     Args:
@@ -141,23 +141,23 @@ class DeviceBuffer:
         # Features and labels with values that no learner takes: NaN, and integers beyond int64.
         self._checked = [f.name for f in self._fields if f.name in selection.names and f.dtype.str[1:] in SUSPECTS]
         with _on(None):
-            self._slots, self._lanes = self._allocate()
+            self._slots, self._ring = self._allocate()
 
-    def _allocate(self) -> tuple[dict[str, torch.Tensor], list[Lane]]:
+    def _allocate(self) -> tuple[dict[str, torch.Tensor], list[StagingBuffer]]:
         """Allocate the slots and the staging memory."""
         stage, device, count = self._stage, self._device, self._feeder.slots + 1  # the last slot takes unwanted rows
         buffer = self._feeder.stage(stage, self._pinned)
         host = {of.name: torch.from_numpy(buffer.dense(of.name)) for of in self._fields}
         try:
             slots = {of.name: self._empty(count, of) for of in self._fields}
-            lanes = [
-                Lane({name: rows[stage.rows(at)] for name, rows in host.items()}, stage.room, device)
+            ring = [
+                StagingBuffer({name: rows[stage.rows(at)] for name, rows in host.items()}, stage.room, device)
                 for at in range(PLACES)
             ]
         except torch.OutOfMemoryError as error:
             size = format_bytes(count * self._feeder.row_bytes)
             raise BudgetTooSmall(f"{device} has no memory for {size} of rows: lower device_memory") from error
-        return slots, lanes
+        return slots, ring
 
     def _pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         return torch.empty(shape, dtype=torch_type(dtype), device="cpu", pin_memory=self._cuda).numpy()
@@ -167,45 +167,45 @@ class DeviceBuffer:
         kind = torch_type(of.dtype)
         return torch.empty((rows, *of.shape), dtype=MOVED_AS.get(kind, kind), device=self._device)
 
-    def _sent(self, pieces: Iterator[Piece]) -> Iterator[tuple[Piece, Lane]]:
+    def _sent(self, pieces: Iterator[Piece]) -> Iterator[tuple[Piece, StagingBuffer]]:
         """Send each piece to the device; yield it once the next one is sent, too."""
-        earlier: tuple[Piece, Lane] | None = None
+        earlier: tuple[Piece, StagingBuffer] | None = None
         for number, piece in enumerate(pieces):
-            lane = self._lanes[number % PLACES]
-            self._send(piece, lane)
+            staging = self._ring[number % PLACES]
+            self._send(piece, staging)
             if earlier is not None:
                 yield earlier
                 if self._cuda:
                     earlier[1].copied.synchronize()  # its place in the staging memory is read into again
-            earlier = piece, lane
+            earlier = piece, staging
         if earlier is not None:
             yield earlier
 
-    def _send(self, piece: Piece, lane: Lane) -> None:
+    def _send(self, piece: Piece, staging: StagingBuffer) -> None:
         """Copy a piece to the device on the copy stream, and look there for values that no learner takes."""
         rows, visits = len(piece.into), len(piece.visit)
-        np.minimum(piece.into.view(np.uint32), self._dropped, out=lane.host_slots[:rows])  # -1 is the largest number
-        lane.host_slots[rows : rows + visits] = piece.visit
+        np.minimum(piece.into.view(np.uint32), self._dropped, out=staging.host_slots[:rows])  # -1 is the largest number
+        staging.host_slots[rows : rows + visits] = piece.visit
         with _on(self._stream):
             if self._stream is not None:
-                self._stream.wait_event(lane.scattered)
-            for name, staged in lane.staged.items():
-                lane.rows[name][:rows].copy_(staged[:rows], non_blocking=self._cuda)
-            lane.slots[: rows + visits].copy_(lane.staged_slots[: rows + visits], non_blocking=self._cuda)
+                self._stream.wait_event(staging.scattered)
+            for name, staged in staging.staged.items():
+                staging.rows[name][:rows].copy_(staged[:rows], non_blocking=self._cuda)
+            staging.slots[: rows + visits].copy_(staging.staged_slots[: rows + visits], non_blocking=self._cuda)
             if self._checked:
-                flags = torch.stack([_suspect(lane.rows[name][:rows]) for name in self._checked])
-                lane.suspect.copy_(flags.any(), non_blocking=self._cuda)
+                flags = torch.stack([_suspect(staging.rows[name][:rows]) for name in self._checked])
+                staging.suspect.copy_(flags.any(), non_blocking=self._cuda)
         if self._cuda:
-            lane.copied.record(self._stream)
+            staging.copied.record(self._stream)
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather this many rows of an epoch, starting at an offset in a step."""
         self._begin()
         pieces, begun = self._feeder.epoch(epoch, step), 0  # visits of the step in earlier pieces
-        group = _Gathered(self, self._batch_size)
+        group = _DeviceGroup(self, self._batch_size)
         try:
-            for piece, lane in self._sent(pieces):
-                visit, visits = self._scattered(piece, lane), len(piece.visit)
+            for piece, staging in self._sent(pieces):
+                visit, visits = self._scattered(piece, staging), len(piece.visit)
                 at, skip = min(skip, visits), max(0, skip - visits)
                 while at < visits and rows:
                     taken = group.add(visit, at, min(visits, at + rows))
@@ -214,7 +214,7 @@ class DeviceBuffer:
                     if group.rows == group.most:
                         yield group.finish()
                         self._here = self._work is None or torch.cuda.current_stream(self._device) == self._work
-                        group = _Gathered(self, min(self._group, 2 * group.grown))
+                        group = _DeviceGroup(self, min(self._group, 2 * group.grown))
                 step, begun = (step + 1, 0) if piece.last else (step, begun + visits)
                 if not rows:
                     break
@@ -237,30 +237,30 @@ class DeviceBuffer:
     def _working(self) -> AbstractContextManager[None]:
         return _on(None if self._here else self._work)
 
-    def _scattered(self, piece: Piece, lane: Lane) -> torch.Tensor:
+    def _scattered(self, piece: Piece, staging: StagingBuffer) -> torch.Tensor:
         """Move a piece's rows to their slots once they have arrived; return the slots to visit."""
         rows = len(piece.into)
         if self._cuda:
-            self._work.wait_event(lane.copied)
+            self._work.wait_event(staging.copied)
         if self._checked:
-            self._check(piece, lane)
+            self._check(piece, staging)
         with self._working():
-            slots = lane.slots[: rows + len(piece.visit)].long()  # the type that `index_copy_` takes
+            slots = staging.slots[: rows + len(piece.visit)].long()  # the type that `index_copy_` takes
             into = slots[:rows]
             for name, column in self._slots.items():
                 if rows:
-                    column.index_copy_(0, into, lane.rows[name][:rows])
+                    column.index_copy_(0, into, staging.rows[name][:rows])
         if self._cuda:
-            lane.scattered.record(self._work)
+            staging.scattered.record(self._work)
         return slots[rows:]
 
-    def _check(self, piece: Piece, lane: Lane) -> None:
+    def _check(self, piece: Piece, staging: StagingBuffer) -> None:
         """Raise the error of a value that no learner takes, if the piece has one."""
         if self._cuda:
-            lane.copied.synchronize()
-        if lane.suspect:
+            staging.copied.synchronize()
+        if staging.suspect:
             kept = np.flatnonzero(piece.into >= 0)
-            self._selection.made({name: values.numpy()[kept] for name, values in lane.host.items()})
+            self._selection.made({name: values.numpy()[kept] for name, values in staging.host.items()})
 
     @property
     def progress(self) -> Progress:
@@ -275,7 +275,7 @@ class DeviceBuffer:
     def close(self) -> None:
         """Free the device's memory; the reader owns the files."""
         self._slots.clear()
-        self._lanes.clear()
+        self._ring.clear()
 
     def finished(self, columns: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return columns in the types of batches."""
@@ -296,7 +296,7 @@ class DeviceBuffer:
             return {of.name: self._empty(rows, of) for of in self._fields}
 
 
-class _Gathered:
+class _DeviceGroup:
     """A group that is being gathered."""
 
     def __init__(self, buffer: DeviceBuffer, most: int) -> None:

@@ -166,7 +166,7 @@ class Entries:
         self.sparse, self.stored = rows, rows.stored
 
     def edges(self) -> IntArray | None:
-        """Return the rows in which chunks begin."""
+        """Return the first row of each chunk."""
         return self.sparse.edges()
 
     def sizes(self, rows: IntArray) -> IntArray:

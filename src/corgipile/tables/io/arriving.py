@@ -132,7 +132,7 @@ class Arriving(File):
 
 
 def windows_of(groups: Iterable[Ranges], most: int, over: int = 0) -> IntArray:
-    """Cut groups of ranges into requests, in the order in which they are read; see `Arriving`.
+    """Cut groups of ranges into requests, in reading order; see `Arriving`.
 
     Returns:
         int64[n, 2]: first byte, and the byte after the last.
