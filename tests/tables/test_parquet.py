@@ -9,6 +9,8 @@ from corgipile import Loader
 from corgipile.errors import BudgetTooSmall, CorruptFile, UnknownFormat
 from corgipile.orders import Riffle
 from corgipile.tables import ParquetTable
+from corgipile.tables.io.files import File
+from corgipile.tables.parquet_lengths import lengths_of, step_of
 
 
 def write(path, rows, group=100, codec="snappy"):
@@ -133,3 +135,38 @@ def test_a_budget_below_a_dictionary_is_refused_before_it_is_decoded(tmp_path, m
         Loader(path, memory="4MB", order=Riffle(balance=balance))
     monkeypatch.undo()
     assert sum(len(batch["label"]) for batch in Loader(path, memory="60MB", order=Riffle(balance=balance))) == 4
+
+
+@given(seed=st.integers(0, 2**32), nulls=st.booleans(), new=st.booleans())
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
+@settings(max_examples=12, deadline=None)
+def test_lengths_of_values_that_share_prefixes(folder, codec, seed, nulls, new):
+    rng = np.random.default_rng(seed)
+    lengths = (rng.integers(0, 9, 700) * rng.choice([0, 1, 1000], 700)).tolist()
+    values = ["ab"[row % 2] * length if not nulls or row % 3 else None for row, length in enumerate(lengths)]
+    coding = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY", "data_page_size": 20_000}
+    pq.write_table(
+        pa.table({"x": values}), folder / "a.parquet", compression=codec, write_batch_size=50,
+        data_page_version="2.0" if new else "1.0", **coding,
+    )  # fmt: skip
+    found = lengths_of(File(folder / "a.parquet"), pq.read_metadata(folder / "a.parquet"), 0, 0, 0)
+    sizes = np.array([len(value or "") for value in values])
+    assert found.ends[-1] == len(values)
+    assert found.total == sizes.sum()
+    for part, longest in zip(np.split(sizes, found.ends[:-1]), found.longest, strict=True):
+        assert part.max() <= longest <= 2 * part.max()
+    start, room = int(rng.integers(700)), int(rng.integers(1, 50_000))
+    step = step_of([found], start, 700, room)
+    assert step == 1 or sizes[start : start + step].sum() <= room
+
+
+def test_damaged_page_headers_state_nothing(tmp_path):
+    path, rng = write(tmp_path / "a.parquet", pa.table({"x": ["a" * 100] * 50}), codec="none"), np.random.default_rng(0)
+    metadata, data = pq.read_metadata(path), path.read_bytes()
+    begin = metadata.row_group(0).column(0).dictionary_page_offset
+    for _ in range(200):
+        damaged = bytearray(data)
+        for at in rng.integers(begin, begin + 60, 3):
+            damaged[at] = rng.integers(256)
+        path.write_bytes(damaged)
+        assert lengths_of(File(path), metadata, 0, 0, 5).longest.min() >= 0

@@ -17,6 +17,7 @@ from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import check_names, join, pick
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import Unpacking, open_decompressed
+from corgipile.tables.io.varints import zigzag
 from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray
 
@@ -183,11 +184,11 @@ def _head(file: File) -> tuple[dict[str, bytes], bytes, int]:
 def _parsed_head(data: bytes) -> tuple[dict[str, bytes], bytes, int]:
     metadata, at = {}, len(MAGIC)
     while True:
-        count, at = _read_long(data, at)
+        count, at = zigzag(data, at)
         if count == 0:
             break
         if count < 0:
-            _, at = _read_long(data, at)
+            _, at = zigzag(data, at)
         for _ in range(abs(count)):
             key, at = _read_bytes(data, at)
             value, at = _read_bytes(data, at)
@@ -205,8 +206,8 @@ def _blocks(file: File, begin: int, mark: bytes) -> tuple[IntArray, IntArray, In
         if at - base + LOOK > len(ahead):  # many heads of small blocks at once
             base, ahead = at, file.read(at, min(HEAD if len(sizes) and sizes[-1] < HEAD // 4 else LOOK, file.size - at))
         try:
-            count, place = _read_long(ahead, at - base)
-            size, place = _read_long(ahead, place)
+            count, place = zigzag(ahead, at - base)
+            size, place = zigzag(ahead, place)
         except IndexError:
             raise CorruptFile(f"{file.path} is truncated: it ends within a block, at byte {at}") from None
         place += base
@@ -224,24 +225,8 @@ def _blocks(file: File, begin: int, mark: bytes) -> tuple[IntArray, IntArray, In
     return np.array(counts, np.int64), np.array(places, np.int64), np.array(sizes, np.int64)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-    raise IndexError(at)
-
-
-def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
-    return value >> 1 ^ -(value & 1), at
-
-
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _read_long(data, at)
+    size, at = zigzag(data, at)
     if size < 0 or at + size > len(data):
         raise IndexError(at)
     return data[at : at + size], at + size

@@ -49,6 +49,7 @@ from corgipile.tables.io.remote import RemoteFile, file_of
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetch
+from corgipile.tables.parquet_lengths import Lengths
 from corgipile.tables.parquet_pages import NumberedFile, bits_of, chunk_columns, chunk_range, chunk_span, page_bytes
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.values import values
@@ -58,7 +59,7 @@ SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
 MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
-BATCH_ROWS, BATCH_BYTES = 1 << 16, 1 << 17  # decoded at a time
+BATCH_BYTES, MAX_REPEATS = 1 << 17, 8  # bytes decoded at a time; plausible uses of values after the first rows
 DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
 LEVEL_BYTES, MAX_WORST_BYTES = 4, 16 << 20  # bytes a row for nulls; a row group of longest values in memory
 TIDY_BYTES = 1 << 20  # decoded bytes after which freed pages are returned to the system
@@ -114,7 +115,7 @@ class ParquetTable(Checked):
             )
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
         self._widths, self._dictionaries = Recent[float](1 << 16), Recent[int](1 << 16)
-        self._longests = Recent[int](1 << 12)
+        self._lengths = Recent[list[Lengths]](1 << 12)
         self._unpacking = threading.Lock()
 
     def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
@@ -163,8 +164,7 @@ class ParquetTable(Checked):
         """Return the decoded sizes of row groups; columns of varying length are estimated."""
         counts, names, bits = np.diff(self._starts), list(dict.fromkeys(columns)), self._bits
         found = units_of(counts, counts * sum(bits[name] / 8 or self._width(name) for name in names))
-        wide = [name for name in names if not 0 < bits[name] < 8 * SAMPLE_BYTES]
-        return found and found._replace(dictionary=max(map(self._dictionary, wide), default=0))
+        return found and found._replace(dictionary=max(map(self._dictionary, names), default=0))
 
     def part_rows(self) -> IntArray:
         """Return the rows of each row group."""
@@ -179,7 +179,7 @@ class ParquetTable(Checked):
 
     def list_width(self, name: str) -> int | None:
         """Return the length of a list column's rows if the first rows and the value counts of row groups agree."""
-        groups = [i for i, rows in enumerate(np.diff(self._starts)) if rows]
+        groups = np.flatnonzero(np.diff(self._starts)).tolist()
         first = self._head(groups[0], name) if groups else None
         width = None if first is None else even_length(first.column(0))
         counts = [self._metadata.row_group(i).column(self._chunks[name][0]).num_values for i in groups]
@@ -215,15 +215,10 @@ class ParquetTable(Checked):
         counts = np.diff(self._starts)
         if not counts.size:
             return [list(columns)]
-        group = self._metadata.row_group(int(counts.argmax()))
-        chunks = {name: [group.column(i) for i in self._chunks[name]] for name in columns}
-        return group_columns(
-            {
-                name: sum(page_bytes(self._file, chunk) for chunk in found)
-                + int(self._batch_rows([name]) * self._width(name))
-                for name, found in chunks.items()
-            }
-        )
+        chunks = {name: self._chunks_of(int(counts.argmax()), name) for name in columns}
+        pages = {name: sum(page_bytes(self._file, chunk) for chunk in found) for name, found in chunks.items()}
+        batches = {name: int(self._batch_rows([name]) * self._width(name)) for name in columns}
+        return group_columns({name: pages[name] + batches[name] for name in columns})
 
     def _width(self, name: str) -> float:
         """Return the decoded bytes of a column per row."""
@@ -233,23 +228,27 @@ class ParquetTable(Checked):
     def _estimate_width(self, name: str) -> float:
         counts = np.diff(self._starts)
         group = int(counts.argmax())
-        coded = coding.coded_width(self._file, self._largest(name), int(counts[group]))
+        plain = sum(one.total for one in self._row_lengths(group, [name])) / int(counts[group])
+        coded = max(plain, coding.coded_width(self._file, self._chunks_of(group, name), int(counts[group])))
         if self._dictionary(name) or coded > SAMPLE_BYTES:  # a sample would decode too much
             return coded
         first = self._head(group, name)
         sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
-        return max(self._stored_width(group, name), sampled)
+        width = max(self._stored_width(group, name), plain, sampled)
+        return coded if coded > MAX_REPEATS * width else width
 
     def _dictionary(self, name: str) -> int:
-        """Return the minimum bytes of decoding, for a dictionary or a page; 0 if they are small."""
-        if 0 < self._bits[name] < 8 * SAMPLE_BYTES or not len(self):
-            return 0
-        return self._dictionaries.get(name, lambda: coding.decoding_bytes(self._file, self._largest(name), GROUP_BYTES))
+        """Return the minimum bytes of decoding, for a dictionary or a page of any row group; 0 if they are small."""
+        groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
+        if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
+            groups.append(int(np.diff(self._starts).argmax()))
+        find = partial(coding.decoding_bytes, self._file, self._metadata, groups, self._chunks[name])
+        return self._dictionaries.get(name, find)
 
-    def _largest(self, name: str) -> list[Any]:
-        """Return the column chunks of the largest row group."""
-        group = self._metadata.row_group(int(np.diff(self._starts).argmax()))
-        return [group.column(i) for i in self._chunks[name]]
+    def _chunks_of(self, group: int, name: str) -> list[Any]:
+        """Return the column chunks of a column in a row group."""
+        metadata = self._metadata.row_group(group)
+        return [metadata.column(i) for i in self._chunks[name]]
 
     def _stored_width(self, group: int, name: str) -> float:
         """Return the encoded, uncompressed bytes of a column per row of a row group."""
@@ -258,8 +257,7 @@ class ParquetTable(Checked):
 
     def _head(self, group: int, name: str) -> pa.RecordBatch | None:
         """Decode the first rows of a column of a row group; recent ones are cached."""
-        width = max(self._stored_width(group, name), self._longest_value(group, name), 1.0)
-        rows = max(MIN_HEAD_ROWS, min(SAMPLE_ROWS, int(SAMPLE_BYTES / width)))
+        rows = max(MIN_HEAD_ROWS, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(self._stored_width(group, name), 1.0))))
 
         def decode() -> pa.RecordBatch | None:
             with frugal():
@@ -276,17 +274,16 @@ class ParquetTable(Checked):
         for batch in self._batches([name], range(int(filled[0]), len(self._starts) - 1), step):
             yield batch.column(0)
 
-    def _longest_value(self, group: int, name: str) -> int:
-        """Return the bytes of the longest dictionary value of a row group, 0 if all are short."""
-        if self._bits[name]:
-            return 0
-        return self._longests.get(
-            (group, name), lambda: coding.longest_value(self._file, self._metadata, group, self._chunks[name])
-        )
+    def _row_lengths(self, group: int, names: Iterable[str]) -> list[Lengths]:
+        """Return the lengths of the rows of a row group, without columns of fixed width."""
+        read = partial(coding.row_lengths, self._file, self._metadata, group)
+        wide = (name for name in names if not self._bits[name])
+        found = (self._lengths.get((group, name), partial(read, self._chunks[name])) for name in wide)
+        return list(itertools.chain.from_iterable(found))
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
-        return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
+        return max(1, min(coding.BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
 
     def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
@@ -331,8 +328,8 @@ class ParquetTable(Checked):
             untyped = lambda: _footers.of(self, "untyped", lambda: coding.without_types(self._metadata))  # noqa: E731
             metadata = coding.metadata_for(schema, self._metadata, untyped)
             file = coding.columns_reader(self, self._file.path, metadata, source)
-            longest = [(group, sum(self._longest_value(group, name) for name in names)) for group in groups]
-            for batch in coding.in_batches(file, names, longest, rows):
+            lengths = [(group, self._row_lengths(group, names)) for group in groups]
+            for batch in coding.in_batches(file, names, lengths, rows):
                 batch.validate(full=True)
                 decoded += batch.nbytes
                 if decoded > TIDY_BYTES:
@@ -344,7 +341,8 @@ class ParquetTable(Checked):
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
         large = sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
-        return large or rows * (LEVEL_BYTES + sum(self._longest_value(i, name) for name in names)) > MAX_WORST_BYTES
+        longest = sum(int(one.longest.max()) for one in self._row_lengths(i, names))
+        return bool(names) and (large or rows * (LEVEL_BYTES + longest) > MAX_WORST_BYTES)
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:

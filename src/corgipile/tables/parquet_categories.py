@@ -4,7 +4,7 @@ import io
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,23 +12,26 @@ import pyarrow.parquet as pq
 
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import give_back
+from corgipile.tables.encoded import GROUP_BYTES
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
-from corgipile.tables.parquet_pages import BUFFER, page_bytes, page_head
+from corgipile.tables.parquet_lengths import Lengths, lengths_of, step_of
+from corgipile.tables.parquet_pages import BUFFER, DICTIONARY, LARGE_PAGE, page_bytes, read_page
 
 __all__ = [
+    "BATCH_ROWS",
+    "LARGE_PAGE",
     "coded_width",
     "columns_reader",
     "decoding_bytes",
     "in_batches",
-    "longest_value",
     "metadata_for",
+    "row_lengths",
     "without_types",
 ]
 
-LENGTH_BYTES, SHORT_BYTES = 4, 1 << 12  # of a value's length in a dictionary; of values that fit any batch
-MAX_WORST_BYTES = 4 << 20  # bytes of a batch of longest values
-LARGE_PAGE = 8 << 20  # bytes far above the page size of common writers
+LENGTH_BYTES, SHORT_BYTES = 4, 1 << 9  # of a value's length in a dictionary; of values that fit any batch
+MAX_WORST_BYTES, BATCH_ROWS = 4 << 20, 1 << 16  # bytes of a batch of longest values; rows of any batch
 POINTER_BYTES = 16  # bytes of a decoder for each value of a dictionary, besides a copy
 MIN_REQUESTED = 1 << 20  # stored bytes of a remote dictionary worth a request for its size
 _readers = threading.local()  # the last reader of each thread
@@ -60,47 +63,71 @@ def _dictionary(file: File, chunk: Any) -> Dictionary | None:
         return None
     if isinstance(file, RemoteFile) and chunk.data_page_offset - chunk.dictionary_page_offset < MIN_REQUESTED:
         return None
-    sizes = page_head(file, int(chunk.dictionary_page_offset))
+    page = read_page(file, int(chunk.dictionary_page_offset))
+    if page is None or page.kind != DICTIONARY:
+        return None
     bounds = int(chunk.total_uncompressed_size), int(chunk.total_compressed_size), int(chunk.total_uncompressed_size)
-    return None if sizes is None or len(sizes) < 3 else Dictionary(*map(min, sizes, bounds))
+    return Dictionary(*map(min, (page.nbytes, page.stored, page.values), bounds))
 
 
-def decoding_bytes(file: File, chunks: Iterable[Any], least: int) -> int:
-    """Return the bytes of dictionaries or a page during decoding; 0 if they are small."""
-    total = page = 0
-    for chunk in chunks:
-        dictionary, page = _dictionary(file, chunk), max(page, 3 * page_bytes(file, chunk) // 2)
-        total += dictionary.decoding if dictionary is not None else 0
-    return max(total if total > least else 0, page if page > LARGE_PAGE else 0)
+def decoding_bytes(file: File, metadata: Any, groups: Iterable[int], columns: Sequence[int]) -> int:
+    """Return the bytes of the dictionaries or a page of row groups during decoding; 0 if they are small."""
+    most = 0
+    for group in map(metadata.row_group, groups):
+        total = page = 0
+        for chunk in map(group.column, columns):
+            dictionary, page = _dictionary(file, chunk), max(page, 3 * page_bytes(file, chunk) // 2)
+            total += dictionary.decoding if dictionary is not None else 0
+        most = max(most, total if total > GROUP_BYTES else 0, page if page > LARGE_PAGE else 0)
+    return most
 
 
-def longest_value(file: File, metadata: Any, group: int, columns: Iterable[int]) -> int:
-    """Return the bytes of the longest dictionary values of column chunks, 0 if short; a bound if most are long."""
-    longest = 0
-    for chunk in map(metadata.row_group(group).column, columns):
-        dictionary, path = _dictionary(file, chunk), chunk.path_in_schema
-        if dictionary is None or (bound := dictionary.nbytes - LENGTH_BYTES * (dictionary.values - 1)) <= SHORT_BYTES:
+def row_lengths(file: File, metadata: Any, group: int, columns: Iterable[int]) -> list[Lengths]:
+    """Return the lengths of the rows of column chunks."""
+    chunks = ((column, metadata.row_group(group).column(column)) for column in columns)
+    return [
+        lengths_of(file, metadata, group, column, _longest_coded(file, metadata, group, chunk))
+        for column, chunk in chunks
+    ]
+
+
+def _longest_coded(file: File, metadata: Any, group: int, chunk: Any) -> int:
+    """Return the bytes of the longest value of a chunk's dictionary, 0 if it is short."""
+    dictionary, path = _dictionary(file, chunk), chunk.path_in_schema
+    if dictionary is None or (bound := dictionary.nbytes - LENGTH_BYTES * (dictionary.values - 1)) <= SHORT_BYTES:
+        return 0
+    if dictionary.nbytes > SHORT_BYTES * dictionary.values:  # decoding them to find the longest takes too much
+        return bound
+    with decoding(file.path):
+        opened = pq.ParquetFile(file.source(), metadata=metadata, read_dictionary=[path])
+        column = next(opened.iter_batches(1, [group], [path], use_threads=False)).column(0)
+        while column.type.num_fields and not pa.types.is_dictionary(column.type):
+            column = column.field(0) if pa.types.is_struct(column.type) else column.values
+        is_coded = pa.types.is_dictionary(column.type)
+        found = int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0) if is_coded else 0
+        del opened, column
+        give_back()  # the dictionary is decoded again with the rows
+    return found if found > SHORT_BYTES else 0
+
+
+def in_batches(
+    file: Any, names: list[str], groups: Iterable[tuple[int, list[Lengths]]], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Decode row groups, each given with its `row_lengths`; long values shorten the batches of ``rows`` rows."""
+    for has_long, some in itertools.groupby(groups, key=lambda pair: any(map(_has_long, pair[1]))):
+        if not has_long:
+            yield from file.iter_batches(rows, [group for group, _ in some], names, use_threads=False)
             continue
-        if dictionary.nbytes > SHORT_BYTES * dictionary.values:  # decoding them to find the longest takes too much
-            longest += bound
-            continue
-        with decoding(file.path):
-            opened = pq.ParquetFile(file.source(), metadata=metadata, read_dictionary=[path])
-            column = next(opened.iter_batches(1, [group], [path], use_threads=False)).column(0)
-            while column.type.num_fields and not pa.types.is_dictionary(column.type):
-                column = column.field(0) if pa.types.is_struct(column.type) else column.values
-            if pa.types.is_dictionary(column.type):
-                longest += int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
-            del opened, column
-            give_back()  # the dictionary is decoded again with the rows
-    return longest if longest > SHORT_BYTES else 0
+        for group, lengths in some:
+            at, step = 0, step_of(lengths, 0, rows, MAX_WORST_BYTES)
+            for batch in file.iter_batches(step, [group], names, use_threads=False):
+                yield batch
+                at += len(batch)
+                file.reader.set_batch_size(step_of(lengths, at, rows, MAX_WORST_BYTES))  # of the next batch
 
 
-def in_batches(file: Any, names: list[str], groups: Iterable[tuple[int, int]], rows: int) -> Iterator[pa.RecordBatch]:
-    """Decode row groups, each given with its `longest_value`; long values shorten the batches of ``rows`` rows."""
-    for size, some in itertools.groupby(groups, key=lambda pair: pair[1]):
-        step = min(rows, max(1, MAX_WORST_BYTES // size)) if size else rows
-        yield from file.iter_batches(step, [group for group, _ in some], names, use_threads=False)
+def _has_long(lengths: Lengths) -> bool:
+    return int(lengths.longest.max()) * BATCH_ROWS > MAX_WORST_BYTES
 
 
 def coded_width(file: File, chunks: Iterable[Any], rows: int) -> float:

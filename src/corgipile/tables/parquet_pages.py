@@ -1,6 +1,7 @@
 """Sizes of pages and rows of Parquet columns, from the metadata and page headers."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,22 +10,30 @@ from corgipile.tables.ascending import Span
 from corgipile.tables.io.files import File
 from corgipile.tables.io.pieces import by_schema
 from corgipile.tables.io.remote import RemoteFile
+from corgipile.tables.io.varints import varint, zigzag
 
 __all__ = [
+    "DICTIONARY",
+    "LARGE_PAGE",
     "NumberedFile",
+    "Page",
     "bits_of",
     "chunk_columns",
     "chunk_range",
     "chunk_span",
     "page_bytes",
-    "page_head",
+    "pages",
+    "read_page",
     "row_bits",
 ]
 
-HEAD = 64  # bytes that contain the sizes in a page header
+HEAD, MAX_HEAD, MAX_NESTING = 64, 1 << 20, 4  # bytes read of a page header, its largest size, records in records
+SMALL_CHUNK = 1 << 20  # bytes of a column chunk whose pages are not looked at
+LARGE_PAGE = 8 << 20  # bytes far above the page size of common writers
 BUFFER = 1 << 16
 USUAL_PAGE = 3 << 20  # bytes of a page and its copy from common writers
-NUMBER, RECORD, FIRST_NUMBER = 5, 12, b"\x15"  # Thrift types, and the head of a field 1 that is a number
+TRUTHS, NUMBERS, BYTES, RECORD = (1, 2), (4, 5, 6), 8, 12  # Thrift types
+DICTIONARY = 2  # type of a page
 
 
 def row_bits(kind: pa.DataType) -> int:
@@ -105,43 +114,105 @@ def _page_starts(chunk: Any) -> list[int]:
 
 
 def page_bytes(file: File, chunk: Any) -> int:
-    """Return the bytes held while a column chunk is read: its dictionary and a page, compressed and decoded.
+    """Return the bytes held while a column chunk is read: its dictionary and largest page, compressed and decoded.
 
     For remote files, which would need a request, common sizes are assumed.
     """
-    total = BUFFER
-    if isinstance(file, RemoteFile):
-        return min(USUAL_PAGE, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
-    for start in _page_starts(chunk):
-        sizes = page_head(file, start)
-        total += sum(sizes[:2]) if sizes else int(chunk.total_uncompressed_size + chunk.total_compressed_size)
-    return min(total, BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size))
+    whole = BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size)
+    if isinstance(file, RemoteFile) or whole <= SMALL_CHUNK:
+        return min(USUAL_PAGE, whole)
+    sizes: dict[bool, int] = {}
+    for page in pages(file, chunk):
+        if page is None:
+            return whole
+        is_dictionary = page.kind == DICTIONARY
+        sizes[is_dictionary] = max(sizes.get(is_dictionary, 0), page.nbytes + page.stored)
+    return BUFFER + sum(sizes.values())
 
 
-def page_head(file: File, start: int) -> list[int] | None:
-    """Return the decoded and stored bytes of a page, and the number of values of a dictionary; None if unreadable.
+class Page(NamedTuple):
+    """A page of a column chunk, as its header describes it.
 
-    In Thrift's compact form these are fields 2 and 3 of the page header, and field 1 of field 7.
+    Attributes:
+        kind: Its type, such as `DICTIONARY`.
+        nbytes: Decoded bytes.
+        stored: Stored bytes.
+        start: Offset of the stored bytes.
+        values: Number of values, nulls included.
+        encoding: Encoding of the values.
+        levels: Bytes of levels that lie uncompressed before the values, None if they are part of the values.
+        packed: Whether the values are compressed.
     """
-    head = file.read(start, min(HEAD, file.size - start)) if 0 <= start < file.size else b""
-    at, field, values = 0, 0, {}
-    while at < len(head) and head[at] >> 4 and head[at] & 15 in (NUMBER, RECORD):
-        field += head[at] >> 4
-        if head[at] & 15 == RECORD:  # the first field inside is the number of values
-            if field != 7 or head[at + 1 : at + 2] != FIRST_NUMBER:
-                break
-            at += 1
-        value = shift = 0
-        while True:
-            at += 1
-            if at >= len(head) or shift > 28:
+
+    kind: int
+    nbytes: int
+    stored: int
+    start: int
+    values: int
+    encoding: int
+    levels: int | None
+    packed: bool
+
+
+def pages(file: File, chunk: Any) -> Iterator[Page | None]:
+    """Yield the pages of a column chunk from their headers; None, and no more, for a header that is damaged."""
+    at = min(_page_starts(chunk))
+    end = min(file.size, at + int(chunk.total_compressed_size))
+    while 0 <= at < end:
+        page = read_page(file, at)
+        yield page
+        if page is None:
+            return
+        at = page.start + page.stored
+
+
+def read_page(file: File, start: int) -> Page | None:
+    """Return the page at an offset, None if its header is damaged."""
+    size = HEAD
+    while True:
+        head = file.read(start, min(size, file.size - start)) if 0 <= start < file.size else b""
+        try:
+            found, length = _record(head, 0, MAX_NESTING)
+            return _page(found, start + length)
+        except IndexError:
+            if len(head) < size or size > MAX_HEAD:
                 return None
-            value |= (head[at] & 0x7F) << shift
-            shift += 7
-            if head[at] < 0x80:
-                break
-        at += 1
-        values[field] = value >> 1  # zigzag; sizes are not negative
-        if field == 7:
-            break
-    return [values[key] for key in (2, 3, 7) if key in values] if 2 in values and 3 in values else None
+            size *= 32
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def _page(found: dict[int, Any], start: int) -> Page:
+    kind, nbytes, stored = found[1], found[2], found[3]
+    about = found[{0: 5, DICTIONARY: 7, 3: 8}[kind]]
+    second = kind == 3
+    page = Page(
+        kind, nbytes, stored, start, about[1], about[4 if second else 2], about[5] + about[6] if second else None,
+        not second or about.get(7, True),
+    )  # fmt: skip
+    if min(nbytes, stored, page.values, page.levels or 0) < 0:
+        raise ValueError(page)
+    return page
+
+
+def _record(data: bytes, at: int, levels: int) -> tuple[dict[int, Any], int]:
+    """Return the fields of a record in Thrift's compact form, and the offset behind it."""
+    fields, field = dict[int, Any](), 0
+    while head := data[at]:
+        if head >> 4:
+            field, at = field + (head >> 4), at + 1
+        else:
+            field, at = zigzag(data, at + 1)
+        kind = head & 15
+        if kind in TRUTHS:
+            fields[field] = kind == TRUTHS[0]
+        elif kind in NUMBERS:
+            fields[field], at = zigzag(data, at)
+        elif kind == BYTES:
+            size, at = varint(data, at)
+            at += size
+        elif kind == RECORD and levels:
+            fields[field], at = _record(data, at, levels - 1)
+        else:
+            raise ValueError(kind)
+    return fields, at + 1
