@@ -229,6 +229,10 @@ BOMBS = {
     "jsonl, lists": text("a.jsonl", LISTS.encode()),
     "jsonl, over lines": text("a.jsonl", b'{"a":[\n' * 10_000),
     "jsonl, one line": text("a.jsonl", b'{"a":"' + ZEROS),
+    "jsonl, a long line": text(
+        "a.jsonl", b'{"a": 1}\n' * 9 + b'{"a":"' + ZEROS[: 14 << 20].replace(ZERO, b"b") + b'"}\n'
+    ),
+    "csv, a long line": text("a.csv", b"a,b\n" + b"1,2\n" * 9 + b"1," + ZEROS[: 14 << 20].replace(ZERO, b"b") + b"\n"),
     "svmlight, one line": text("a.svm", b"1 1:1\n1 " + ZEROS.replace(ZERO, b" ")),
     "avro, 150 arrays": avro_file(nested(150, ARRAY), "null", 1, ZERO),
     "avro, 5,000 arrays": avro_file(nested(5000, ARRAY), "null", 1, ZERO),

@@ -140,13 +140,16 @@ REFUSED = {
     "sqlite, undeclared": write_sqlite("", ["a"] * SHORT + ["b" * (40 << 20)]),
     "npz, wide rows": write_npz,
     "npy, wide rows": write_npy,
-    "json lines, numbers": write_text("a.jsonl", '{"label": 1, "x": [' + "1," * (4 << 20) + "1]}\n"),
+    "json lines, numbers": write_text("a.jsonl", '{"label": 1, "x": [' + "1," * (3 << 20) + "1]}\n"),
     "json lines, objects": write_text("a.jsonl", '{"label": 1, "x": [' + "{}," * (2 << 20) + "{}]}\n"),
     "arrow, runs": write_runs,
     "arrow stream, a dictionary": write_stream(lambda: coded(HUGE)),
     "arrow stream, no end": write_stream(lambda: pa.record_batch({"x": [HUGE], "y": [1.0]}), end=False),
 }
 READ = {
+    "json lines, long": write_text(
+        "a.jsonl", '{"label": 1, "x": "a"}\n' + '{"label": 0, "x": "' + "b" * (3 << 20) + '"}\n'
+    ),
     "duckdb, shorter text": write_duckdb(("'a'", "repeat('b', 10000)"), 2500),
     "hdf5, text": write_hdf5("text", TEXT),
     "hdf5, lists": write_hdf5("lists", LISTS),
@@ -208,8 +211,13 @@ def test_hints_name_a_budget_that_works(tmp_path):
 def test_errors_of_single_values(tmp_path):
     with pytest.raises(BadValue, match="a value must have at most 16777216 bytes, got a longer one"):
         cp.open(write_sqlite("blob", [bytes(17 << 20)])(tmp_path)).read(0, 1)
-    with pytest.raises(ParseError, match="a row must have at most 1048576 values, got 4194306"):
+    with pytest.raises(ParseError, match="a row must have at most 1048576 values, got 3145730"):
         cp.open(REFUSED["json lines, numbers"](tmp_path))
+    path = write_text("a.csv", "label,x\n" + "1,a\n0," + "b" * (3 << 20) + "\n", 1)(tmp_path)
+    grown, found = peak_of(lambda: rows_of(path))
+    assert (grown <= MEMORY + BESIDE, found) == (True, 2)
+    with pytest.raises(ParseError, match="lines of at most 1048576 bytes, got a longer one"):
+        cp.convert(path, tmp_path / "out.arrow")
     with pytest.raises(BadSchema, match="column 'label' must store plain values, got run_end_encoded"):
         cp.convert(write_runs(tmp_path), tmp_path / "out.arrow")
 

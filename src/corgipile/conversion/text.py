@@ -114,7 +114,8 @@ def _parsing(path: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise ParseError(f"{path}: the first line is not UTF-8: {error.reason} at byte {error.start}") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ParseError(f"{path}: {str(error).splitlines()[0]}") from None
+        long = f"conversion requires lines of at most {_BLOCK} bytes, got a longer one; put a row on each"
+        raise ParseError(f"{path}: {long if 'straddl' in str(error) else str(error).splitlines()[0]}") from None
 
 
 def json_stream(path: str, types: Types | None = None) -> Stream:

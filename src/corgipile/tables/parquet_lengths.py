@@ -99,7 +99,8 @@ def _values(file: File, page: Page, codec: str, column: Any) -> bytes:
     levels = page.levels or 0
     data = file.read(page.start, page.stored)[levels:]
     if page.packed and codec != "UNCOMPRESSED":
-        data = pa.Codec({"LZ4": "lz4_raw"}.get(codec, codec.lower())).decompress(data, page.nbytes - levels, asbytes=True)
+        packing = pa.Codec("lz4_raw" if codec == "LZ4" else codec.lower())
+        data = packing.decompress(data, page.nbytes - levels, asbytes=True)
     if page.levels is None:
         for most in (column.max_repetition_level, column.max_definition_level):
             data = data[4 + int.from_bytes(data[:4], "little") :] if most else data

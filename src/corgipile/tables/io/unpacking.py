@@ -26,7 +26,7 @@ __all__ = [
 
 TEXT = (".csv", ".jsonl", ".ndjson", ".tsv")
 PACKED_TEXT = tuple(text + packed for text in TEXT for packed in (".bz2", ".gz", ".xz", ".zst"))
-MAX_LINE_BYTES = 16 << 20  # bytes of a line of text, which is one row
+MAX_LINE_BYTES = 8 << 20  # bytes of a line of text, which is one row
 STEP = 1 << 16  # bytes unpacked at a time
 MAX_SNAPPY_RATIO = 32  # an upper bound of Snappy's compression ratio
 

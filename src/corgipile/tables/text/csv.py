@@ -131,7 +131,7 @@ class CsvTable(TextTable):
         return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:
-        threaded = len(text) >= MIN_THREADED_BYTES
+        threaded = len(text) >= MIN_THREADED_BYTES and bool(types)  # inference by threads takes more memory
         options = (
             arrow.ReadOptions(use_threads=threaded, block_size=len(text) + 1, column_names=self._names),
             arrow.ParseOptions(delimiter=self._mark, newlines_in_values=True),

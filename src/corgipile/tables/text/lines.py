@@ -18,7 +18,7 @@ from corgipile.tables.table import IntArray
 
 __all__ = ["Lines"]
 
-RUN_BYTES = 4 << 20  # bytes of text parsed at a time, or one row
+RUN_BYTES = 2 << 20  # bytes within which rows parsed at a time begin; a longer row is parsed alone
 CHUNK_BYTES, MAX_CHUNK_ROWS = 1 << 20, 1 << 16  # bytes, and rows, scanned at a time
 FULL, FIELDS, SHAPE, OPEN = 1, 2, 3, 4  # codes of kernel/formats/lines.h
 BOM = b"\xef\xbb\xbf"
@@ -73,7 +73,7 @@ class Lines:
     def run(self, start: int, stop: int, parse: Parse) -> Iterator[pa.RecordBatch]:
         """Read and parse a run of rows, at least one; long rows are parsed one by one."""
         places = self.places(start, stop)
-        for at, end in pairwise(_cuts(places[:-1] - places[0])):
+        for at, end in pairwise(_cuts(places - places[0])):
             part = places[at : end + 1]
             data = self.file.read(int(part[0]), int(part[-1] - part[0]))
             yield self._parse(memoryview(data), part - part[0], np.arange(start + at, start + end), parse)
@@ -93,7 +93,7 @@ class Lines:
         both = self._starts(np.append(rows, rows + 1) + self._header)
         begins, lengths = both[: len(rows)], both[len(rows) :] - both[: len(rows)]
         self._check(lengths)
-        for at, end in pairwise(_cuts(np.cumsum(lengths) - lengths)):
+        for at, end in pairwise(_cuts(np.append(0, np.cumsum(lengths)))):
             data = self.file.gather(begins[at:end], lengths[at:end])
             yield self._parse(data.data, np.append(0, np.cumsum(lengths[at:end])), rows[at:end], parse)
 
@@ -131,9 +131,11 @@ class Lines:
         return CorruptFile(f"{self.file.path} or its index changed after it was opened; open it again")
 
 
-def _cuts(begins: IntArray) -> list[int]:
-    """Cut rows that begin at these bytes into groups that begin within `RUN_BYTES` bytes."""
-    return [0, *(np.flatnonzero(np.diff(begins // RUN_BYTES)) + 1).tolist(), len(begins)]
+def _cuts(places: IntArray) -> list[int]:
+    """Cut rows at these bytes into groups that begin within `RUN_BYTES` bytes; a longer row stands alone."""
+    long = np.diff(places) > RUN_BYTES
+    cuts = (np.diff(places[:-1] // RUN_BYTES) > 0) | long[1:] | long[:-1]
+    return [0, *(np.flatnonzero(cuts) + 1).tolist(), len(long)]
 
 
 def _first_bad(text: memoryview, places: IntArray, parse: Parse) -> int:

@@ -17,6 +17,7 @@ from corgipile.tables.text.lines import Lines, Parse
 __all__ = ["Types", "chosen", "exact", "known", "not_utf8", "stretches", "wider"]
 
 MAX_STRETCHES, STRETCH_BYTES = 16, 1 << 18  # stretches sampled, and bytes of each; a shorter text is read whole
+MAX_SURVEYED_BYTES = 1 << 20  # bytes of a row that is parsed to infer types, which takes many times as much
 _WIDE_INTEGERS = (pa.uint64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())  # hold integers beyond int64
 _NUMBERS = [pa.int64(), *_WIDE_INTEGERS[:3], pa.float64()]  # ascending width
 _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
@@ -27,12 +28,18 @@ def stretches(lines: Lines, look: Parse) -> Iterator[pa.Schema]:
     """Yield the schemas of evenly spaced stretches of rows, the first and the last included."""
     rows = len(lines)
     step = max(1, STRETCH_BYTES * rows // max(1, lines.file.size))
-    count = min(MAX_STRETCHES, -(-rows // step))
+    count, found = min(MAX_STRETCHES, -(-rows // step)), False
     for number in range(count):
         start = number * max(0, rows - step) // max(1, count - 1)
-        for batch in lines.run(start, min(rows, start + step), look):
-            yield batch.schema
-            give_back()
+        places = lines.places(start, min(rows, start + step))
+        short = np.flatnonzero(np.diff(places) <= MAX_SURVEYED_BYTES)
+        for run in np.split(short, np.flatnonzero(np.diff(short) > 1) + 1):
+            for batch in lines.run(start + int(run[0]), start + int(run[-1]) + 1, look) if len(run) else ():
+                found = True
+                yield batch.schema
+                give_back()
+    if rows and not found:  # all rows are long
+        yield next(lines.run(0, 1, look)).schema
 
 
 def wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
