@@ -8,7 +8,7 @@ from pgservers import literal
 NAMES = [
     "features", "label", "weight", "by", "row", "prediction", "oid", "ctid_", "params", "encoding", '"', "'", "a.b",
     "a,b", " ", "sélection", "日本", "FEATURES", "Label", "ORDER", "é" * 31, "n" * 63, "$1", "%s", "\\", "E'x", "--",
-    "/*", "q", "select", "null", "intercept", "class", "score", "t",
+    "/*", "q", "select", "null", "intercept", "class", "score", "t", "*", "a*",
 ]  # fmt: skip
 PLAIN = [f"c{at}" for at in range(5)]
 WAYS = {
