@@ -1,5 +1,6 @@
 """Delta Lake, Iceberg and Lance tables at a version, with the files that their logs list."""
 
+import gzip
 import json
 import multiprocessing
 import os
@@ -159,6 +160,19 @@ def test_iceberg_that_says_no_snapshot(iceberg):
     with pytest.raises(CorruptFile, match=f"no current snapshot; select one by version=: {snapshots[0]}"):
         open_table(folder)
     assert len(open_table(folder, version=snapshots[0])) == 2
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_iceberg_whose_metadata_no_budget_holds(iceberg, packed):
+    folder, _ = iceberg
+    path = max(folder.glob("metadata/*.metadata.json"))
+    data = path.read_bytes().rstrip()[:-1] + b', "more": "' + bytes(8 << 20).replace(b"\0", b"a") + b'"}'
+    if packed:
+        path.unlink()
+        path = path.with_name(path.name.replace(".metadata.json", ".gz.metadata.json"))
+    path.write_bytes(gzip.compress(data, 1) if packed else data)
+    with pytest.raises(CorruptFile, match="must have at most 8388608 bytes unpacked"):
+        open_table(folder)
 
 
 def test_iceberg_at_a_snapshot(iceberg, tmp_path):

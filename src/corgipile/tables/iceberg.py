@@ -1,5 +1,6 @@
 """Iceberg tables in a folder: the Parquet files of a snapshot, listed by ``pyiceberg``."""
 
+import gzip
 import re
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from corgipile.tables.values import viewless
 __all__ = ["is_iceberg", "open_iceberg"]
 
 METADATA = "metadata"
+MAX_METADATA = 8 << 20  # unpacked bytes of a metadata file; the library takes ten times as many
 ID = b"PARQUET:field_id"
 
 
@@ -83,6 +85,7 @@ def _scan(folder: Path, version: int | None) -> Any:
     catalog, reading = _library("catalog.noop").NoopCatalog("static-table"), _library("serializers").FromInputFile
     newest, files = str(_newest(folder)), _files(folder)
     try:  # StaticTable.from_metadata would let table properties load code and contact hosts
+        _check_size(newest)
         metadata = reading.table_metadata(files.new_input(newest))
         table = _library("table").StaticTable(("static-table", newest), metadata, newest, files, catalog)
         snapshots = [one.snapshot_id for one in table.snapshots()]
@@ -97,6 +100,14 @@ def _scan(folder: Path, version: int | None) -> Any:
             f"{folder}: its metadata name no current snapshot; select one by version=: {', '.join(map(str, snapshots))}"
         )
     return table.scan(snapshot_id=version)
+
+
+def _check_size(path: str) -> None:
+    """Raise CorruptFile if a metadata file unpacks to more than the library parses within the default budget."""
+    with (gzip.open if path.endswith(".gz.metadata.json") else open)(path, "rb") as file:
+        size = len(file.read(MAX_METADATA + 1))
+    if size > MAX_METADATA:
+        raise CorruptFile(f"{path} must have at most {MAX_METADATA} bytes unpacked, got more; expire old snapshots")
 
 
 def _files(folder: Path) -> Any:
