@@ -59,7 +59,8 @@ SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
 MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
-BATCH_BYTES, MAX_REPEATS = 1 << 17, 8  # bytes decoded at a time; plausible uses of values after the first rows
+BATCH_ROWS, BATCH_BYTES = coding.BATCH_ROWS, 1 << 17  # decoded at a time
+MAX_REPEATS = 8  # plausible bytes of rows per byte of the first ones
 DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
 LEVEL_BYTES, MAX_WORST_BYTES = 4, 16 << 20  # bytes a row for nulls; a row group of longest values in memory
 TIDY_BYTES = 1 << 20  # decoded bytes after which freed pages are returned to the system
@@ -283,7 +284,7 @@ class ParquetTable(Checked):
 
     def _batch_rows(self, names: Sequence[str]) -> int:
         width = sum(map(self._width, names))
-        return max(1, min(coding.BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
+        return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
 
     def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
