@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,18 @@ class Examples(griffe.Extension):
     """Renames the section of every docstring before it is read: Griffe knows "Examples:" only."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rename the section of one."""
+        """Rename the section of one, after adding the arguments that a class shares with others."""
         if obj.docstring is not None:
+            if obj.is_class and any(str(one.value).startswith("documented(") for one in obj.decorators):
+                obj.docstring.value = inspect.getdoc(getattr(import_module(obj.module.path), obj.name))
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Show the arguments of one that takes settings, which are the fields of a class."""
-        if not any(str(one.value).startswith("takes(") for one in func.decorators):
+        if not any(str(one.value).startswith(("takes(", "init_takes(")) for one in func.decorators):
             return
-        called = getattr(import_module(func.module.path), func.name)
+        names = func.path.removeprefix(f"{func.module.path}.").split(".")
+        called = reduce(getattr, names, import_module(func.module.path))
         func.parameters = griffe.Parameters(
             *(
                 griffe.Parameter(

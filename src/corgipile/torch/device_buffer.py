@@ -59,7 +59,7 @@ def _is_tensor_type(dtype: np.dtype[Any]) -> bool:
 def obstacle_of(settings: Settings) -> str | None:
     """Return why a dataset's batches cannot be gathered on a device, None if they can."""
     table, columns = settings.table, settings.selection.found(settings.table)
-    if settings.batch_size is None:
+    if settings.reading.batch_size is None:
         return "the dataset yields rows; give it batch_size="
     if settings.transform is not None:
         return "transform= takes batches of the host; apply it to the batches of the loader"
