@@ -32,7 +32,6 @@ from corgipile.sizes import Size, to_rows
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared, use_spilled
-from corgipile.tables.io.arriving import within
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
@@ -116,8 +115,7 @@ class BufferedReader:
         self._kept = near and fits_cache(len(table), layout.row_bytes, self.limit)
         self._filled = False
         if not self._kept and should_materialize(table, self.order, layout.sources, self._way):
-            with within(self.limit):
-                unpack_shared(table, layout.sources)
+            unpack_shared(table, layout.sources, self.limit)
         if embed is not None and self.order.sketch_column != CONTENT:
             raise BadArgument('sketch= describes blocks for balance="content": give order=Riffle(balance="content")')
         content = Content(tuple(layout.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
@@ -149,8 +147,7 @@ class BufferedReader:
         table: Table = self.table
         if not self._way.spilled or self._kept:
             return use_spilled(table, self.columns.sources) if self._way.ahead else table
-        with within(self.limit):
-            return unpack_shared(table, self.columns.sources)
+        return unpack_shared(table, self.columns.sources, self.limit)
 
     @property
     def coarser(self) -> str | None:
@@ -166,8 +163,7 @@ class BufferedReader:
     def _reader(self) -> RowReader:
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
-            with within(self.limit):
-                stage_locally(self.table, self.order, self.blocks, self.row_bytes, self._way)
+            stage_locally(self.table, self.order, self.blocks, self.row_bytes, self._way, self.limit)
             self._row_reader = row_reader(
                 self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
             )

@@ -24,7 +24,6 @@ from corgipile.sizes import MAX_EPOCH, Size, parse_bytes, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import Unpacked, unpack_shared
-from corgipile.tables.io.arriving import within
 from corgipile.tables.table import IntArray
 from corgipile.torch.device_buffer import obstacle_of
 from corgipile.torch.epochs import Epochs, Turn
@@ -108,7 +107,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         self._identity = identity_of(self.table, order, reading.seed, settings.selection.encoding)
         fitted = settings.fitted(table, 1)  # raises errors of columns and memory early
         if fitted.way.spilled:
-            unpack_shared(table, fitted.sources)  # once, for all workers and epochs
+            unpack_shared(table, fitted.sources, self.memory)  # once, for all workers and epochs
         content = settings.content(unpacked=fitted.way.spilled)
         sketched(table, fitted.order, fitted.blocks, content)  # likewise read once
 
@@ -233,8 +232,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         table, sources = self.table, settings.selection.found(self.table).sources
         if table.units(sources) is not None:
             balance = [name for name in table.schema.names if name == settings.order.sketch_column]
-            with within(self.memory):
-                table = Unpacked(table, [*sources, *balance])
+            table = Unpacked(table, [*sources, *balance], self.memory)
         fitted = copy(self)
         fitted._fit(table, device_memory)  # noqa: SLF001 - of the copy
         return fitted

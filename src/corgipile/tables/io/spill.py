@@ -18,6 +18,7 @@ import numpy.typing as npt
 from corgipile import scratch
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
+from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT
 from corgipile.tables.io.descriptors import BorrowedDescriptor, identity_of
 from corgipile.tables.io.files import File, IntArray
 
@@ -165,6 +166,7 @@ class SpillWriter(io.RawIOBase):
     Args:
         folder: Folder of the file.
         file: The file if it exists already.
+        in_flight: Bytes of remote sources that may be in flight or unread meanwhile.
 
     Example:
         >>> writer = SpillWriter(Path("/tmp"))
@@ -174,9 +176,9 @@ class SpillWriter(io.RawIOBase):
         [b'rows']
     """
 
-    def __init__(self, folder: Path, file: SpillFile | None = None) -> None:
+    def __init__(self, folder: Path, file: SpillFile | None = None, in_flight: int = DEFAULT_IN_FLIGHT) -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self.in_flight = folder, in_flight
         with writing(folder):
             self._file = file or SpillFile(nameless(folder))
         self._places: list[tuple[int, int]] = []
