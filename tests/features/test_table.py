@@ -47,7 +47,7 @@ def test_both_parts_of_a_table_are_read_in_place_once_encoded(source, share):
     for part in parts:
         rows, columns = encoding.table(part, once=True), Selection([*names, "label"])
         with BufferedReader(rows, columns, order="riffle", memory="60KB", seed=2) as feeder:
-            assert (feeder.source.location([*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
+            assert (feeder.open_source().location([*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
             visits = [
                 {name: feeder.buffer.dense(name)[visit] for name in feeder.columns.sources} for visit in feeder.epoch(0)
             ]

@@ -18,7 +18,7 @@ from corgipile.loader.budget import (
 from corgipile.loader.buffer import Buffer
 from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
-from corgipile.loader.default_order import LABEL, Reading, chosen
+from corgipile.loader.default_order import LABEL, chosen
 from corgipile.loader.materialize import should_materialize
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
@@ -102,8 +102,8 @@ class BufferedReader:
         self._stage: Stage | None = None
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = layout.row_bytes
-        reading, label = Reading(layout, memory, update) if embed is None else None, selection.label
-        resolved = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
+        label, read = selection.label, layout if embed is None else None
+        resolved = replace(chosen(order, table, label, shard.batch, read, memory, update), ahead=prefetch)  # type: ignore[type-var]
         if isinstance(resolved, GlobalBatches):
             resolved = replace(resolved, parts=(shard.world, shard.workers))
         size = limit_of(resolved, memory, len(table) * layout.row_bytes)
@@ -141,9 +141,8 @@ class BufferedReader:
         limit = None if isinstance(self.table, MemoryTable) else self.limit  # its rows are in memory already
         return Buffer(self.slots, self.columns.fields, self.columns.varlen, limit, self.shard.workers)
 
-    @property
-    def source(self) -> Table:
-        """Return the table that is read; the first call unpacks encoded rows if necessary."""
+    def open_source(self) -> Table:
+        """Return the table that is read; the first call writes a spill file if encoded rows must be unpacked."""
         table: Table = self.table
         if not self._way.spilled or self._kept:
             return use_spilled(table, self.columns.sources) if self._way.ahead else table
@@ -164,8 +163,9 @@ class BufferedReader:
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
             stage_locally(self.table, self.order, self.blocks, self.row_bytes, self._way, self.limit)
+            source, ahead = self.open_source(), self._way.ahead
             self._row_reader = row_reader(
-                self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
+                source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=ahead
             )
         return self._row_reader
 
@@ -249,8 +249,9 @@ class BufferedReader:
 
     def drop_buffer_if_wide(self) -> bool:
         """Drop the buffer if rows are wide and, once unpacked, readable one by one; return whether it was dropped."""
-        drop = not self.unbuffered and self._wide and self._way.spilled and readable_alone(self.source, self.columns)
-        if drop:
+        if self.unbuffered or not (self._wide and self._way.spilled):
+            return False
+        if drop := readable_alone(self.open_source(), self.columns):
             self.drop_buffer()
         return drop
 

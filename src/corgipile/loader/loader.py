@@ -204,7 +204,7 @@ class Loader(Rewindable):
         except NullRow as error:
             raise error.first(self.feeder.table, features=self.encoding is not None) from None
         except Overfull:
-            if not readable_alone(self.feeder.source, self.feeder.columns):
+            if not readable_alone(self.feeder.open_source(), self.feeder.columns):
                 raise
             self.feeder.drop_buffer()
             self._source = self._make_source()

@@ -20,14 +20,9 @@ REQUEST, MAX_SOON = 1 << 20, 8 << 30  # bytes of a request; largest table that i
 
 
 def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
-    """Unpack columns of a remote table if epochs would, or if they fit the memory.
+    """Unpack columns of a remote table if epochs would, or if they fit the memory; unknown names are ignored.
 
     A full disk leaves the columns packed: a reader that needs a spill file raises the error.
-
-    Args:
-        table: The table.
-        columns: Columns that are read more than once; unknown names are ignored.
-        memory: The reader's budget.
     """
     schema_names = set(table.schema.names)
     names = [name for name in dict.fromkeys(columns) if name in schema_names]

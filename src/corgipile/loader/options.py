@@ -8,7 +8,7 @@ from corgipile.errors import BadArgument
 from corgipile.features import Encoding
 from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.content import Embed
-from corgipile.loader.default_order import Reading, chosen, fixed
+from corgipile.loader.default_order import chosen, fixed
 from corgipile.loader.selection import Selection
 from corgipile.orders import Order
 from corgipile.sizes import Size, whole
@@ -66,10 +66,10 @@ class ReadOptions:
         Raises:
             BadArgument: A number is out of range.
         """
-        rows_alone = self.batch_size is type(self).batch_size is None
+        unbatched = self.batch_size is None and type(self).batch_size is None  # where None is the default
         return replace(
             self,
-            batch_size=None if rows_alone else whole(self.batch_size, "batch_size", 1),
+            batch_size=None if unbatched else whole(self.batch_size, "batch_size", 1),
             seed=whole(self.seed, "seed"),
             prefetch=whole(self.prefetch, "prefetch", 0, MAX_PREFETCH),
             skip=tuple(self.skip) if isinstance(self.skip, Iterable) else self.skip,
@@ -77,11 +77,9 @@ class ReadOptions:
 
     def order_of(self, table: Table, selection: Selection) -> Order:
         """Return the order that runs over a table, with its sizes as given."""
-        reading = Reading(selection.found(table), self.memory) if self.sketch is None else None
-        order: Any = replace(
-            chosen(self.order, table, selection.label, self.batch_size or 0, reading),  # type: ignore[type-var]
-            ahead=self.prefetch,
-        )
+        columns = selection.found(table) if self.sketch is None else None
+        base = chosen(self.order, table, selection.label, self.batch_size or 0, columns, self.memory)
+        order: Any = replace(base, ahead=self.prefetch)  # type: ignore[type-var]
         return order if self.global_batches is None else fixed(self.global_batches, order, self.batch_size)
 
 

@@ -111,11 +111,7 @@ def _has_nan(values: Any) -> bool:
 
 
 def _learnable(label: Any, features: Any) -> Any:
-    """Return labels as int64, or fractions in the type of the features.
-
-    Raises:
-        BadValue: A label is NaN, or beyond int64.
-    """
+    """Return labels as int64, or fractions in the features' type; raise BadValue for NaN and beyond int64."""
     if not isinstance(label, np.ndarray) or label.dtype.kind not in "biuf":
         return label
     if label.dtype.kind != "f":

@@ -146,15 +146,7 @@ class ProcessState:
 
 
 class WorkerIteration:
-    """Iterator over the batches of one worker; torchdata stores its state.
-
-    Args:
-        settings: Arguments of the dataset.
-        identity: Entries that states must match.
-        epochs: Shared memory that holds the epoch.
-        places: Finds this process's rank.
-        kept: State of this process.
-    """
+    """Iterator over the batches of one worker; torchdata stores its state."""
 
     def __init__(
         self, settings: Settings, identity: Mapping[str, Any], epochs: Epochs, places: RankFinder, kept: ProcessState
@@ -217,11 +209,7 @@ class WorkerIteration:
         done[worker] = part.totals[worker]
 
     def _transformed(self, result: Any, number: int) -> Any:
-        """Transform a batch of this worker, or a row.
-
-        Raises:
-            FetchFailed: The transform raises or returns None; the message names the rows.
-        """
+        """Transform a batch or row; raise FetchFailed, which names the rows, for an error or None."""
         try:
             if (transformed := cast("Any", self._settings.transform)(result)) is None:
                 raise ValueError("it returned None; return the batch to yield")  # noqa: TRY301 - as what it raises

@@ -90,12 +90,7 @@ def _find_open(path: str, which: Identity | None) -> File | None:
 
 
 def open_together(paths: Sequence[PathLike | File], *, missing: bool = False) -> list[File | MissingFile]:
-    """Open many files concurrently: each waits for an answer of its store.
-
-    Args:
-        paths: Paths or URLs.
-        missing: Return the error of a missing file rather than raise it.
-    """
+    """Open many files concurrently: each waits for its store. ``missing``: return errors of missing files."""
 
     def open_one(path: PathLike | File) -> File | MissingFile:
         try:
@@ -113,9 +108,6 @@ def open_together(paths: Sequence[PathLike | File], *, missing: bool = False) ->
 
 class RemoteFile(File):
     """Reads byte ranges of an object in a store or on the web; thread-safe, and reopened when unpickled.
-
-    Args:
-        path: The object's location.
 
     Attributes:
         ranges: Reads the object's ranges.
@@ -263,11 +255,7 @@ def this_scan() -> Scan:
 
 
 class _SequentialFile(RemoteFile):
-    """A remote object read sequentially by one thread.
-
-    Args:
-        file: The object.
-    """
+    """A remote object read sequentially by one thread."""
 
     def __init__(self, file: RemoteFile) -> None:
         self.__dict__.update(file.__dict__)

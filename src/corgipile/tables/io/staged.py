@@ -20,13 +20,7 @@ MIN_SKIPPED_GAP = 1 << 20  # bytes; a shorter gap costs less than another reques
 
 
 class Fetched(File):
-    """A remote object with some ranges in memory; the others are requested when read.
-
-    Args:
-        file: The object.
-        offsets: Where the ranges begin, ascending.
-        data: Their bytes.
-    """
+    """A remote object with some ranges in memory; the others are requested when read."""
 
     def __init__(self, file: RemoteFile, offsets: IntArray, data: Sequence[npt.NDArray[np.uint8]]) -> None:
         self.__dict__.update(file.__dict__)
@@ -51,10 +45,7 @@ def fetch(file: RemoteFile, ranges: Ranges, over: int = 0) -> Fetched:
 def copy_object(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
     """Copy an object to a spill file at the same positions; skipped bytes read as zeros.
 
-    Args:
-        file: The object.
-        gaps: Ranges to skip, int64[n, 2]: first byte, and the byte after the last; ascending.
-        out: The spill file.
+    ``gaps``: ascending ranges to skip, int64[n, 2].
     """
     gaps = gaps[gaps[:, 1] - gaps[:, 0] >= MIN_SKIPPED_GAP]
     starts, stops = np.append(0, gaps[:, 1]), np.append(gaps[:, 0], file.size)
@@ -98,12 +89,7 @@ def _copy(files: Sequence[RemoteFile], folder: Path, memory: int | None) -> Spil
 
 
 class _Near:
-    """The ranges of an object that has a local copy; see `corgipile.stores.ranges.Ranges`.
-
-    Args:
-        ranges: The object.
-        local: The copy.
-    """
+    """The ranges of an object that has a local copy; see `corgipile.stores.ranges.Ranges`."""
 
     def __init__(self, ranges: Remote, local: Section) -> None:
         self.url, self.size, self.etag, self._local = ranges.url, ranges.size, ranges.etag, local
