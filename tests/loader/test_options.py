@@ -7,7 +7,9 @@ from dataclasses import fields
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv
 
 import corgipile as cp
 from corgipile.loader import loader
@@ -96,3 +98,30 @@ def test_what_workers_get_holds_neither_source_nor_functions_of_features():
     again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
     assert [batch["features"].tolist() for batch in again] == [batch["features"].tolist() for batch in dataset]
     assert {field.name for field in fields(ReadOptions)} == vars(dataset._settings.reading).keys()
+
+
+@pytest.mark.parametrize("kind", ["arrow", "lz4", "parquet", "csv"])
+def test_equal_tables_are_read_alike_whatever_ran_before(tmp_path, kind):
+    rows = pa.table({"x": np.arange(5000.0), "words": [["a"] * (n % 3) for n in range(5000)], "y": np.arange(5000) % 7})
+    path = tmp_path / f"rows.{kind}"
+    if kind == "csv":
+        rows = rows.drop_columns(["words"])
+        csv.write_csv(rows, path)
+    elif kind == "parquet":
+        pq.write_table(rows, path, row_group_size=1500)
+    else:
+        cp.convert(rows, path, to="arrow", record_batch=1500, compression="lz4" if kind == "lz4" else None)
+    used, fresh = cp.open(path, spill=tmp_path), cp.open(path, spill=tmp_path)
+    for how in (
+        {"order": "full", "memory": "3MB"},
+        {"features": ["x"], "label": "y"},
+        {"batch_size": 7, "prefetch": 0},
+    ):
+        list(cp.Loader(used, **how))
+    first, second = (cp.Loader(table, batch_size=64, memory="1MB", label="y", seed=1) for table in (used, fresh))
+    assert first.state_dict() == second.state_dict()
+    assert first.feeder.fitted.way == second.feeder.fitted.way
+    assert first.feeder.unbuffered == second.feeder.unbuffered
+    pairs = list(zip(first, second, strict=True))
+    assert all(repr(one) == repr(other) for one, other in pairs)
+    assert first.stats.bytes_read == second.stats.bytes_read
