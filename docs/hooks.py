@@ -51,7 +51,8 @@ class Examples(griffe.Extension):
         """Rename the section of one, after adding the arguments that a class shares with others."""
         if obj.docstring is not None:
             if obj.is_class and any(str(one.value).startswith("documented(") for one in obj.decorators):
-                obj.docstring.value = inspect.getdoc(_imported(obj)) or obj.docstring.value
+                found = _imported(obj)
+                obj.docstring.value = obj.docstring.value if found is None else inspect.getdoc(found)
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:

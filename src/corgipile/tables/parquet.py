@@ -292,28 +292,25 @@ class ParquetTable(Checked):
         """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
         step = rows or self._batch_rows(names)
         if isinstance(self._file, RemoteFile) and rows is None:
-            ranges = [self._ranges(group, names) for group in groups]
-            source = Arriving(self._file, ranges, this_scan().in_flight).source()
+            source = Arriving(self._file, [self._ranges(i, names) for i in groups], this_scan().in_flight).source()
         else:
             source = self._file.source() if isinstance(self._file, RemoteFile) else None
         yield from self._decoded_batches(names, groups, step, source)
 
-    def _sections(
-        self, together: list[list[str]], groups: range, in_flight: int
-    ) -> Generator[Iterable[pa.RecordBatch]]:
+    def _sections(self, together: list[list[str]], groups: range, limit: int) -> Generator[Iterable[pa.RecordBatch]]:
         """Decode columns of row groups, one set of columns after another; remote ones decode while they arrive."""
         if not isinstance(self._file, RemoteFile):
             yield from (self._batches(names, groups) for names in together)
             return
         parts = [(names, group) for names in together for group in groups]
-        file = Arriving(self._file, [self._ranges(group, names) for names, group in parts], in_flight)
+        file = Arriving(self._file, [self._ranges(group, names) for names, group in parts], limit)
 
         def decode(names: list[str], group: int) -> Iterator[pa.RecordBatch]:
             return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
 
         makes = (partial(decode, *part) for part in parts)
-        threads = max(1, min(DECODERS, in_flight // GROUP_BYTES))  # each thread may take this many bytes
-        max_queued = int(in_flight * QUEUE_SHARE) // threads
+        threads = max(1, min(DECODERS, limit // GROUP_BYTES))  # each thread may take this many bytes
+        max_queued = int(limit * QUEUE_SHARE) // threads
         with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), max_queued)) as runs:
             for _ in together:
                 yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))
