@@ -125,3 +125,9 @@ def test_equal_tables_are_read_alike_whatever_ran_before(tmp_path, kind):
     pairs = list(zip(first, second, strict=True))
     assert all(repr(one) == repr(other) for one, other in pairs)
     assert first.stats.bytes_read == second.stats.bytes_read
+
+
+def test_an_encoding_brings_its_label_to_the_order():
+    encoding = cp.Loader(ROWS, features=["x"], label="y").encoding
+    orders = [kind(ROWS, features=encoding, batch_size=4, memory="64MB").order for kind in kinds()]
+    assert [order.balance for order in orders] == ["y", "y"]
