@@ -14,6 +14,7 @@ import corgipile as cp
 from corgipile.linear import train
 from corgipile.loader import BufferedReader
 from corgipile.loader.buffer import SlotArray
+from corgipile.loader.selection import Selection
 
 STEP = 0.01
 ORDERS = ["no_shuffle", "corgipile", "riffle", "balanced"]
@@ -139,7 +140,7 @@ def compute_alone(path: Path, order: str, rows: int) -> float:
 
 def load_alone(path: Path, order: str, rows: int, epoch: int = 1) -> float:
     """Return the seconds of an epoch that loads all rows and visits none."""
-    with BufferedReader(cp.open(path), order=order, memory="64MB", columns=["features", "label"]) as feeder:
+    with BufferedReader(cp.open(path), Selection(["features", "label"]), order=order, memory="64MB") as feeder:
         for _ in feeder.epoch(0):
             pass
         start, seen = time.perf_counter(), 0

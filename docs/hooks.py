@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,32 @@ def _included(name: str) -> str:
     return re.sub(r"\]\((?!https?://|#)([^)]+)\)", page, (ROOT / name).read_text(encoding="utf-8"))
 
 
+def _imported(described: griffe.Object) -> Any:
+    """Return an object of the package, None if it needs a package that is not installed."""
+    try:
+        module = import_module(described.module.path)
+    except ImportError:
+        return None
+    return reduce(getattr, described.path.removeprefix(f"{described.module.path}.").split("."), module)
+
+
 class Examples(griffe.Extension):
     """Renames the section of every docstring before it is read: Griffe knows "Examples:" only."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rename the section of one."""
+        """Rename the section of one, after adding the arguments that a class shares with others."""
         if obj.docstring is not None:
+            if obj.is_class and any(str(one.value).startswith("documented(") for one in obj.decorators):
+                found = _imported(obj)
+                obj.docstring.value = obj.docstring.value if found is None else inspect.getdoc(found)
             obj.docstring.value = obj.docstring.value.replace("\nExample:\n", "\nExamples:\n")
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Show the arguments of one that takes settings, which are the fields of a class."""
-        if not any(str(one.value).startswith("takes(") for one in func.decorators):
+        if not any(str(one.value).startswith(("takes(", "init_takes(")) for one in func.decorators):
             return
-        called = getattr(import_module(func.module.path), func.name)
+        if (called := _imported(func)) is None:
+            return
         func.parameters = griffe.Parameters(
             *(
                 griffe.Parameter(

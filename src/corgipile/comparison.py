@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import orders, tables
+from corgipile.arguments import takes
 from corgipile.errors import BadArgument, CorgiPileError, DivergenceWarning
 from corgipile.linear.evaluation import measuring
 from corgipile.linear.features import find_inputs
@@ -26,7 +27,7 @@ from corgipile.quality import AuditReport, Report, audit, measure
 from corgipile.quality.keys import Keys
 from corgipile.relayout.once import shuffled_once
 from corgipile.resident import peaking
-from corgipile.settings import BLOCK, CALL, TEST, Setting, Settings, takes
+from corgipile.settings import BLOCK, CALL, TEST, Setting, Settings
 from corgipile.sizes import Size, real, whole, yes_or_no
 from corgipile.tables import Table
 from corgipile.tables.columns import column

@@ -1,13 +1,12 @@
 """Training settings, each declared once for all hosts: type, default, check, and help text."""
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial, wraps
+from functools import partial
 from reprlib import repr as short
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
@@ -34,13 +33,10 @@ __all__ = [
     "TrainSettings",
     "changed",
     "declared",
-    "takes",
 ]
 
 MAX_BATCH = 1 << 31  # rows of one update
 Solver = Literal["sgd", "dual"]
-P = ParamSpec("P")
-R = TypeVar("R")
 LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
 
 STEPS = [name for name, *_ in _kernel.STEPS]
@@ -339,40 +335,3 @@ def _settings_of(kind: type) -> dict[str, Declared]:
         for spec in fields(kind)
         if hasattr(spec.type, "__metadata__")
     }
-
-
-class _Arguments(Protocol):
-    def checked(self) -> Self: ...
-
-
-A = TypeVar("A", bound=_Arguments)
-
-
-def takes(arguments: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
-    """Give a function of settings their fields as named and typed arguments.
-
-    Example:
-        >>> @takes(Settings)
-        ... def steps(settings: Settings) -> int:
-        ...     return settings.epochs // settings.batch_size
-        >>> steps(epochs=6, batch_size=2)
-        3
-    """
-
-    def decorate(function: Callable[[A], R]) -> Callable[P, R]:
-        @wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return function(arguments(*args, **kwargs).checked())
-
-        arguments.__init__.__qualname__ = function.__name__  # Python's argument errors name the function
-        given, returned = inspect.signature(arguments), inspect.signature(function).return_annotation
-        plain = [parameter.replace(annotation=_plain(parameter.annotation)) for parameter in given.parameters.values()]
-        call.__signature__ = given.replace(parameters=plain, return_annotation=returned)  # type: ignore[attr-defined]
-        return call
-
-    return decorate
-
-
-def _plain(kind: Any) -> Any:
-    """Return a type without its setting."""
-    return getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind

@@ -11,6 +11,7 @@ from corgipile.features import fit_encoding
 from corgipile.features.table import EncodedColumns
 from corgipile.linear import train
 from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.selection import Selection
 from corgipile.tables.splitting import train_test_split
 
 ROWS = 6000
@@ -44,10 +45,9 @@ def test_both_parts_of_a_table_are_read_in_place_once_encoded(source, share):
     parts = train_test_split(cp.open(source), share, seed=1)
     encoding = fit_encoding(parts[0], names, "label", encode={"colour": "ordinal"})
     for part in parts:
-        with BufferedReader(
-            encoding.table(part, once=True), order="riffle", columns=[*names, "label"], memory="60KB", seed=2
-        ) as feeder:
-            assert (feeder.source.location([*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
+        rows, columns = encoding.table(part, once=True), Selection([*names, "label"])
+        with BufferedReader(rows, columns, order="riffle", memory="60KB", seed=2) as feeder:
+            assert (feeder.open_source().location([*names, "label"]) is not None) == (len(part) * 32 >= ROWS)
             visits = [
                 {name: feeder.buffer.dense(name)[visit] for name in feeder.columns.sources} for visit in feeder.epoch(0)
             ]

@@ -13,12 +13,13 @@ from documents import ROOT
 from typer.testing import CliRunner
 
 import corgipile as cp
+from corgipile.arguments import takes
 from corgipile.cli.compare import command as cli_compare
 from corgipile.cli.options import with_settings
 from corgipile.cli.train import command as cli_train
 from corgipile.comparison import CompareArguments
 from corgipile.errors import BadArgument
-from corgipile.settings import Setting, Settings, TrainArguments, TrainSettings, declared, takes
+from corgipile.settings import Setting, Settings, TrainArguments, TrainSettings, declared
 from corgipile.sizes import whole
 
 SQL = ROOT / "postgres" / "sql" / "corgipile--0.3.sql"

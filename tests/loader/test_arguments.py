@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.selection import Selection
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Reservoir, Riffle, SlidingWindow
 
 TEXT = pa.table({"id": np.arange(200), "text": [f"{i}" * 400 for i in range(200)]})
@@ -121,7 +122,7 @@ def test_blocks_wider_than_a_stage_beside_narrow_ones(tmp_path, seed):
 
 def test_half_floats_are_cast_by_value():
     table = cp.open(pa.table({"x": pa.array(np.arange(50, dtype=np.float16))}))
-    with BufferedReader(table, order="no_shuffle", casts={"x": np.float32}) as feeder:
+    with BufferedReader(table, Selection(casts={"x": np.float32}), order="no_shuffle") as feeder:
         seen = np.concatenate([feeder.buffer.dense("x")[visit] for visit in feeder.epoch(0)])
     assert np.array_equal(seen, np.arange(50))
 

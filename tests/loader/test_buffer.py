@@ -8,6 +8,7 @@ import corgipile as cp
 from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, RaggedRows
 from corgipile.loader.buffer import Field, numbers
 from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.selection import Selection
 from corgipile.orders import CorgiPile, FullShuffle, Reservoir, Riffle, SlidingWindow
 
 ROWS = 6000
@@ -41,7 +42,7 @@ def test_ragged_rows_are_seen_where_they_lie():
 @pytest.mark.parametrize("order", ["no_shuffle", "full"])
 def test_bad_rows_are_named(order):
     def read(column, **how):
-        with BufferedReader(cp.open(pa.table({"x": column})), order=order, **how) as feeder:
+        with BufferedReader(cp.open(pa.table({"x": column})), Selection(**how), order=order) as feeder:
             list(feeder.epoch(0))
 
     with pytest.raises(BadValue, match="row 5 of column 'x' is null"):

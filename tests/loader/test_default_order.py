@@ -14,6 +14,7 @@ from corgipile.linear import train
 from corgipile.linear.estimators import CorgiClassifier
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.default_order import chosen
+from corgipile.loader.selection import Selection
 from corgipile.orders import Auto, CorgiPile, Riffle, restored
 from corgipile.quality import audit
 from corgipile.sizes import parse_bytes
@@ -130,7 +131,7 @@ def test_parts_of_an_epoch_are_those_of_the_balanced_order(path, parts):
 def test_nulls_and_nan_among_labels_are_no_hindrance_to_reading_on(kind):
     labels = pa.array([0, 1, None, 1] * (ROWS // 4)).cast(kind)
     table = rows(labels)
-    with BufferedReader(table, columns=["x"]) as feeder:
+    with BufferedReader(table, Selection(["x"])) as feeder:
         assert feeder.order.balance == "label"
         assert sum(map(len, feeder.epoch(0))) == ROWS
     holes = rows(np.where(np.arange(ROWS) % 4 == 2, np.nan, np.arange(ROWS) % 2))

@@ -3,13 +3,17 @@
 import threading
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from patience import PATIENCE
 
+import corgipile as cp
+from corgipile.tables import encoded
 from corgipile.tables.io import remote
-from corgipile.tables.io.arriving import LEAST_AT_ONCE, Arriving, at_once, windows_of, within
+from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT, MIN_IN_FLIGHT, Arriving, in_flight_of, windows_of
 from corgipile.tables.io.side_by_side import side_by_side
 
 pytest.importorskip("obstore")
@@ -50,22 +54,21 @@ def groups_of(sizes):
 @example([[3750815, 4680180, 1374123]])  # of three side by side a window is read before its turn, and let go
 def test_every_byte_comes_once(sizes):
     file, groups = Fake(), groups_of(sizes)
-    with within(0):
-        arriving = Arriving(file, groups)
+    arriving = Arriving(file, groups, in_flight_of(0))
     for offsets, lengths in groups:
         left = [(int(at), int(at + length)) for at, length in zip(offsets, lengths, strict=True)]
         while left:  # side by side
             for at, stop in left:
                 some = min(stop - at, 700_000)
                 assert arriving.read(at, some) == DATA[at : at + some].tobytes()
-                assert sum(arriving._unread.values()) <= LEAST_AT_ONCE + (4 << 20)
+                assert sum(arriving._unread.values()) <= MIN_IN_FLIGHT + (4 << 20)
             left = [(at + 700_000, stop) for at, stop in left if stop - at > 700_000]
     wanted = sum(int(lengths.sum()) for _, lengths in groups)
     assert sum(stop - start for start, stop in file.asked) == wanted
 
 
 def test_what_was_not_announced_is_read_too():
-    arriving = Arriving(Fake(), [(np.array([100]), np.array([1000]))])
+    arriving = Arriving(Fake(), [(np.array([100]), np.array([1000]))], MIN_IN_FLIGHT)
     assert arriving.read(0, 2000) == DATA[:2000].tobytes()
     assert arriving.read(150, 10) == DATA[150:160].tobytes()
 
@@ -112,6 +115,32 @@ def test_an_error_comes_in_its_turn_and_threads_end():
 
 def test_runs_that_are_read_in_turn_know_the_budget(monkeypatch):
     monkeypatch.setattr(remote, "is_remote", lambda table: True)
-    with within(40 << 20):
-        found = list(remote.in_turn(None, lambda start, stop: (start, stop, at_once()), [(0, 2), (2, 3), (3, 9)]))
-    assert found == [(0, 2, 10 << 20), (2, 3, 10 << 20), (3, 9, 10 << 20)]
+    runs, limit = [(0, 2), (2, 3), (3, 9)], in_flight_of(40 << 20)
+    outside = remote.this_scan()
+
+    def read(start, stop):
+        return start, stop, remote.this_scan().in_flight, remote.this_scan().cache is not None
+
+    assert limit == 10 << 20
+    found = [(*one, remote.this_scan()) for one in remote.in_turn(None, read, runs, in_flight=limit)]
+    assert found == [(*run, limit, True, outside) for run in runs]
+    assert read(0, 1)[2:] == (DEFAULT_IN_FLIGHT, False)
+
+
+@pytest.mark.parametrize("memory", [8 << 20, 40 << 20, None])
+def test_unpacking_has_the_budget_of_its_reader(tmp_path, monkeypatch, memory):
+    """Whatever was read before, and by whom."""
+    limits = []
+
+    class Noting(encoded.SpillWriter):
+        def finish(self):
+            limits.append(self.in_flight)
+            return super().finish()
+
+    monkeypatch.setattr(encoded, "SpillWriter", Noting)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": np.arange(1000.0), "y": np.arange(1000.0)}), path, row_group_size=100)
+    parts = cp.concat([cp.open(path, spill=tmp_path), cp.open(path, spill=tmp_path)])
+    encoded.unpack_shared(parts, ["x"], 100 << 20)
+    encoded.unpack_shared(parts.select(["y"]), ["y"], memory)
+    assert limits == [in_flight_of(100 << 20), in_flight_of(memory)]

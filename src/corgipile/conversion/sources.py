@@ -24,6 +24,7 @@ from corgipile.tables.concat import DIMS_KEY, ConcatTable
 from corgipile.tables.folders import expand_braces, format_named, refuse_others
 from corgipile.tables.formats import formats
 from corgipile.tables.in_memory import is_pair
+from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.io.remote import in_turn
@@ -105,7 +106,12 @@ def _typed(table: Table, types: Types | None) -> Table:
 
 
 def table_stream(
-    table: Table, run: int | None = None, start: int = 0, stop: int | None = None, memory: int | None = None
+    table: Table,
+    run: int | None = None,
+    start: int = 0,
+    stop: int | None = None,
+    memory: int | None = None,
+    in_flight: int = DEFAULT_IN_FLIGHT,
 ) -> Stream:
     """Read a table or a span of it in order, ``run`` rows at a time, by default about 1 MB."""
     if memory is not None:
@@ -113,7 +119,8 @@ def table_stream(
     rows = (len(table) if stop is None else stop) - start
     width = max(1.0, table.nbytes / max(1, len(table)))
     cuts = start + even_cuts(rows, run or max(1, int(_READ / max(width, row_bytes(table)))))
-    return Stream(table.schema, in_turn(table, table.read, itertools.pairwise(cuts.tolist())), rows, first=start)
+    batches = in_turn(table, table.read, itertools.pairwise(cuts.tolist()), in_flight=in_flight)
+    return Stream(table.schema, batches, rows, first=start)
 
 
 def _expand(path: str) -> list[str]:

@@ -16,6 +16,7 @@ from corgipile.features.numeric_text import explain_text_columns
 from corgipile.features.sparse import is_pair, pair_width
 from corgipile.loader.buffer import inner
 from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.selection import Selection
 from corgipile.sizes import Size
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table, fixed_field
@@ -68,17 +69,17 @@ class Features:
         **also: Any,
     ) -> BufferedReader:
         """Open a reader of these features, the label and the weight; other arguments are those of `BufferedReader`."""
-        labels = [name for name in (label, weight) if name is not None]
+        selection = self._selection(table, label, [name for name in (label, weight) if name is not None])
+        return BufferedReader(table, selection, order=order, memory=memory, seed=seed, **also)
+
+    def _selection(self, table: Table, label: str | None, labels: list[str]) -> Selection:
         casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
-        names: list[str] = [*self.columns, *labels] if self.sparse else [self.name, *labels]
-        if not self.sparse:
-            casts |= {self.name: self.dtype}
-            also["pack"] = {} if self.lists else {PACKED: self.columns}
-            sizes = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
-            lists = {name: size for name, size in sizes.items() if item_of(table.schema.field(name).type) is not None}
-            also["widths"] = lists
-        how: dict[str, Any] = {"order": order, "memory": memory, "seed": seed, "label": label}
-        return BufferedReader(table, columns=names, casts=casts, **how, **also)
+        if self.sparse:
+            return Selection([*self.columns, *labels], casts=casts, label=label)
+        sizes = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
+        lists = {name: size for name, size in sizes.items() if item_of(table.schema.field(name).type) is not None}
+        pack = {} if self.lists else {PACKED: self.columns}
+        return Selection([self.name, *labels], lists, pack, {**casts, self.name: self.dtype}, label=label)
 
 
 def _is_half(table: Table, label: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
+from corgipile.arguments import takes
 from corgipile.errors import BadArgument, Diverged
 from corgipile.linear import passes
 from corgipile.linear.fit import memory_beside
@@ -22,7 +23,7 @@ from corgipile.linear.schedule import schedule_of, uses_average
 from corgipile.linear.search_runs import Runs
 from corgipile.linear.sgd import Figures
 from corgipile.linear.train import train
-from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, changed, declared, takes
+from corgipile.settings import CALL, Setting, TrainArguments, TrainSettings, changed, declared
 from corgipile.sizes import whole, yes_or_no
 from corgipile.tables import open as open_table
 from corgipile.tables.splitting import folds_of

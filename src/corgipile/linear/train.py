@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from corgipile.arguments import takes
 from corgipile.errors import BadArgument
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divide_memory
 from corgipile.linear.evaluation import measuring
@@ -18,7 +19,7 @@ from corgipile.linear.training import Training
 from corgipile.loader.cached_rows import max_cached_bytes
 from corgipile.losses import loss_of
 from corgipile.orders import Shard
-from corgipile.settings import TrainArguments, changed, takes
+from corgipile.settings import TrainArguments, changed
 from corgipile.tables import open as open_table
 from corgipile.tables.inputs import check_target
 from corgipile.tables.read_once import read_once

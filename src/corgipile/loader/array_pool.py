@@ -26,10 +26,6 @@ FREE_REFERENCES = _references([np.empty(0)])  # references to an array that only
 class ArrayPool:
     """Lends arrays with a fixed row shape and reuses them once no caller refers to them.
 
-    Args:
-        most: Largest number of pooled arrays.
-        make: Allocates an array of a shape and dtype.
-
     Example:
         >>> pool = ArrayPool(2)
         >>> lent = pool.array(3, (2,), np.dtype("f4"))

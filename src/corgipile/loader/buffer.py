@@ -63,15 +63,9 @@ class Field:
 
 
 class Buffer:
-    """Holds buffered rows, by slot.
+    """Holds buffered rows, by slot; varlen columns stay in the record batches that were read.
 
-    Args:
-        slots: Number of slots.
-        fields: Fixed-width columns.
-        varlen: Names and types of the other columns, which stay in the record batches that were read.
-        limit: Largest number of bytes; None: no limit.
-        workers: Number of workers that share the slack above the limit.
-        make: Allocates the bytes of an array.
+    ``workers`` share the slack above the ``limit`` of bytes; ``make`` allocates the bytes of an array.
     """
 
     def __init__(

@@ -1,18 +1,15 @@
 """Runs an order over a table: reads each step's rows into slots ahead of their visits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
-
-import numpy.typing as npt
 
 from corgipile.errors import BadArgument
 from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import (
     COLUMN_RUN,
     Sketch,
-    columns_of,
     fit,
     limit_of,
     readable_alone,
@@ -21,27 +18,26 @@ from corgipile.loader.budget import (
 from corgipile.loader.buffer import Buffer
 from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
-from corgipile.loader.default_order import LABEL, Reading, chosen
+from corgipile.loader.default_order import LABEL, chosen
 from corgipile.loader.materialize import should_materialize
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
+from corgipile.loader.selection import Selection
 from corgipile.loader.single_rows import stage_locally
 from corgipile.loader.staging import Stage
 from corgipile.loader.stats import Progress
 from corgipile.orders import GlobalBatches, Key, Order, Shard, visited_rows
 from corgipile.orders.riffle import CONTENT
-from corgipile.sizes import Size, to_rows, whole
+from corgipile.sizes import Size, to_rows
 from corgipile.tables import MemoryTable
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import unpack_shared, use_spilled
-from corgipile.tables.io.arriving import within
 from corgipile.tables.sketch import sketch
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["MAX_PREFETCH", "BufferedReader"]
+__all__ = ["BufferedReader"]
 
-MAX_PREFETCH = 64  # largest `prefetch`, in steps
-ALL = Shard()
+ALL, ALL_COLUMNS = Shard(), Selection()
 WIDE = 32 << 10  # row bytes from which a row is read as fast alone as with its neighbours
 
 
@@ -50,19 +46,15 @@ class BufferedReader:
 
     Args:
         table: A table, or a source that `corgipile.open` takes.
+        selection: Columns to read, and their form. Orders balance by its label, or by a column "label".
         order: An order or its name.
         memory: Bytes for rows in memory, read-ahead included; None: the size of the order's buffer, or 64 MB.
-        columns: Columns to read; None for all.
-        casts: Number types to convert columns to, float32 or float64, by name.
-        pack: Columns made of several scalar columns side by side, by name.
-        widths: Row lengths of list columns to read as dense columns, by name.
         seed: Seed of all epochs.
         prefetch: Steps read ahead; 0 reads in the consumer's thread.
         shard: Part of the table to read; a rank's workers divide its memory and the order's buffer.
         unbuffered: Make no buffer if rows are wide enough to be read one by one; `rows` then yields row numbers.
         update: Rows per step of a learner: decides whether blocks are balanced by content.
         keep: Cache the rows if they are few, each in the slot of its number.
-        label: Column that orders balance by default; None: "label".
         sketch: Describes blocks by a column, see `corgipile.tables.sketch`.
         embed: Makes numbers of rows for balance by content, see `corgipile.loader.content`.
 
@@ -89,34 +81,29 @@ class BufferedReader:
     def __init__(
         self,
         table: Any,
+        selection: Selection = ALL_COLUMNS,
         *,
         order: Order | str = "auto",
         memory: Size | None = None,
-        columns: Sequence[str] | None = None,
-        casts: Mapping[str, npt.DTypeLike] | None = None,
-        pack: Mapping[str, Sequence[str]] | None = None,
-        widths: Mapping[str, int] | None = None,
         seed: int = 0,
         prefetch: int = 1,
         shard: Shard = ALL,
         unbuffered: bool = False,
         update: int = 1,
         keep: bool = False,
-        label: str | None = None,
         sketch: Sketch = sketch,
         embed: Embed | None = None,
     ) -> None:
-        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MAX_PREFETCH)
         table = table if isinstance(table, Table) else open_table(table)
-        self.columns = layout = columns_of(table, columns, casts, pack, widths)
+        self.columns = layout = selection.found(table)
         self.table: Table = table
         self.seed, self.shard = seed, shard
         self._closed = False
         self._stage: Stage | None = None
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = layout.row_bytes
-        reading = Reading(layout, memory, update) if embed is None else None
-        resolved = replace(chosen(order, table, label, shard.batch, reading), ahead=prefetch)  # type: ignore[type-var]
+        label, read = selection.label, layout if embed is None else None
+        resolved = replace(chosen(order, table, label, shard.batch, read, memory, update), ahead=prefetch)  # type: ignore[type-var]
         if isinstance(resolved, GlobalBatches):
             resolved = replace(resolved, parts=(shard.world, shard.workers))
         size = limit_of(resolved, memory, len(table) * layout.row_bytes)
@@ -128,8 +115,7 @@ class BufferedReader:
         self._kept = near and fits_cache(len(table), layout.row_bytes, self.limit)
         self._filled = False
         if not self._kept and should_materialize(table, self.order, layout.sources, self._way):
-            with within(self.limit):
-                unpack_shared(table, layout.sources)
+            unpack_shared(table, layout.sources, self.limit)
         if embed is not None and self.order.sketch_column != CONTENT:
             raise BadArgument('sketch= describes blocks for balance="content": give order=Riffle(balance="content")')
         content = Content(tuple(layout.sources), LABEL if label is None else label, embed, self._way.spilled, sketch)
@@ -155,14 +141,12 @@ class BufferedReader:
         limit = None if isinstance(self.table, MemoryTable) else self.limit  # its rows are in memory already
         return Buffer(self.slots, self.columns.fields, self.columns.varlen, limit, self.shard.workers)
 
-    @property
-    def source(self) -> Table:
-        """Return the table that is read; the first call unpacks encoded rows if necessary."""
+    def open_source(self) -> Table:
+        """Return the table that is read; the first call writes a spill file if encoded rows must be unpacked."""
         table: Table = self.table
         if not self._way.spilled or self._kept:
             return use_spilled(table, self.columns.sources) if self._way.ahead else table
-        with within(self.limit):
-            return unpack_shared(table, self.columns.sources)
+        return unpack_shared(table, self.columns.sources, self.limit)
 
     @property
     def coarser(self) -> str | None:
@@ -178,10 +162,10 @@ class BufferedReader:
     def _reader(self) -> RowReader:
         if self._row_reader is None:
             sources, sequential = self.columns.sources, self.order.sequential
-            with within(self.limit):
-                stage_locally(self.table, self.order, self.blocks, self.row_bytes, self._way)
+            stage_locally(self.table, self.order, self.blocks, self.row_bytes, self._way, self.limit)
+            source, ahead = self.open_source(), self._way.ahead
             self._row_reader = row_reader(
-                self.source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
+                source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=ahead
             )
         return self._row_reader
 
@@ -265,8 +249,9 @@ class BufferedReader:
 
     def drop_buffer_if_wide(self) -> bool:
         """Drop the buffer if rows are wide and, once unpacked, readable one by one; return whether it was dropped."""
-        drop = not self.unbuffered and self._wide and self._way.spilled and readable_alone(self.source, self.columns)
-        if drop:
+        if self.unbuffered or not (self._wide and self._way.spilled):
+            return False
+        if drop := readable_alone(self.open_source(), self.columns):
             self.drop_buffer()
         return drop
 

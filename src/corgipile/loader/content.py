@@ -18,7 +18,7 @@ from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Content", "Embed"]
 
-Embed = Callable[[pa.RecordBatch], npt.ArrayLike]
+Embed = Callable[[pa.RecordBatch], Any]  # numbers, (rows, numbers)
 Look = Callable[[Table, IntArray, str], npt.NDArray[Any]]
 Floats = npt.NDArray[np.float64]
 

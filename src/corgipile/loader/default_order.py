@@ -3,7 +3,7 @@
 import logging
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, BadSchema, BudgetTooSmall
@@ -18,7 +18,7 @@ from corgipile.tables.numbered import is_numbered
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["LABEL", "Reading", "cap_buffer", "cheap", "chosen", "fixed"]
+__all__ = ["LABEL", "cap_buffer", "cheap", "chosen", "fixed"]
 
 LABEL = "label"
 MAX_LABEL_BYTES = 64 << 20  # largest label column that is read whatever its share of the table
@@ -26,22 +26,14 @@ MIN_TABLE_RATIO = 16  # smallest ratio of the table to a larger label column
 log = logging.getLogger("corgipile")
 
 
-class Reading(NamedTuple):
-    """The read that an order is chosen for.
-
-    Attributes:
-        columns: Columns that are read.
-        memory: Budget of all workers of a rank.
-        update: Rows per step of a learner that forms its own batches.
-    """
-
-    columns: Columns
-    memory: Size | None
-    update: int = 1
-
-
 def chosen(
-    order: Order | str, table: Table, label: str | None = None, batch: int = 0, reading: Reading | None = None
+    order: Order | str,
+    table: Table,
+    label: str | None = None,
+    batch: int = 0,
+    columns: Columns | None = None,
+    memory: Size | None = None,
+    update: int = 1,
 ) -> Order:
     """Return the order to run over a table.
 
@@ -56,7 +48,9 @@ def chosen(
         table: The table.
         label: The label column; None: the one named "label".
         batch: Rows of a batch; 0: unknown.
-        reading: How the table is read; None: unknown, which rules out balance by content.
+        columns: Columns that are read; None: unknown, which rules out balance by content.
+        memory: Budget of all workers of a rank.
+        update: Rows per step of a learner that forms its own batches.
 
     Example:
         >>> from corgipile.tables import open
@@ -72,7 +66,9 @@ def chosen(
         return base
     settled: Riffle = base.settled(column if cheap(table, column) else None, batch)
     why = "" if settled.balance else f": no column {column!r} holds numbers, text or times and is cheap to read"
-    share = None if reading is None or base.balance else _by_content(settled, table, column, batch, reading)
+    share = None
+    if columns is not None and not base.balance:
+        share = _by_content(settled, table, column, max(batch, update), columns, memory)
     if share is not None:
         beyond = f", beyond {column!r}" if settled.balance else ""
         why = f": neighbouring rows have {share:.0%} of the variance of a column in common{beyond}"
@@ -81,14 +77,14 @@ def chosen(
     return settled
 
 
-def _by_content(order: Riffle, table: Table, label: str, batch: int, reading: Reading) -> float | None:
+def _by_content(
+    order: Riffle, table: Table, label: str, batch: int, columns: Columns, memory: Size | None
+) -> float | None:
     """Return the variance that neighbouring rows share if balance by content mixes blocks better, else None.
 
     The check takes some hundred small reads. It is skipped where these are expensive, in stores and in encoded units
     that are not unpacked anyway, and for variable-length rows.
     """
-    columns, memory, update = reading
-    batch = max(batch, update)
     dense = set(Numbers.of(table.schema, columns.sources, label).dense)
     if is_remote(table) or dense & columns.varlen.keys():
         return None

@@ -24,12 +24,8 @@ def widths_of(
 ) -> dict[str, int]:
     """Return the row length of each list column that is read as an array of (rows, length).
 
-    Args:
-        table: The table.
-        columns: Columns that are read; None for all.
-        given: The caller's lengths; None: infer them from rows at the beginning, the middle and the end. Columns of
-            sparse pairs, such as ``x_k`` and ``x_v``, are never inferred.
-        memory: The reader's budget.
+    Without the caller's lengths they are inferred from rows at the beginning, the middle and the end, except those of
+    sparse pairs, such as ``x_k`` and ``x_v``.
 
     Raises:
         BadArgument: A length is not a positive integer, or ``given`` is not a dictionary.

@@ -1,32 +1,33 @@
 """The loader: batches of a table in any order, read nearly sequentially, resumable at any batch."""
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
 
+from corgipile.arguments import documented, init_takes
 from corgipile.errors import RaggedRows, StateMismatch
 from corgipile.features import Encoding
-from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import ArrayPool, Make
 from corgipile.loader.batches import Format, Unseen, cutter
 from corgipile.loader.budget import readable_alone
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.checkpoint import Position, check_place, find_place, identity_of, restore_part
-from corgipile.loader.content import Embed
-from corgipile.loader.default_order import Reading, chosen, fixed
 from corgipile.loader.groups import BatchGatherer, BatchSource, Group, Place, position_after
 from corgipile.loader.null_rows import NullRow
 from corgipile.loader.one_thread import OneThread
+from corgipile.loader.options import Options
 from corgipile.loader.prefetch import Overfull
 from corgipile.loader.rewind import Rewind, Rewindable
 from corgipile.loader.segments import EpochSegment
-from corgipile.loader.selection import Selection, select
+from corgipile.loader.select import select
+from corgipile.loader.selection import Selection
 from corgipile.loader.shutdown import closed_at_exit
 from corgipile.loader.skips import Skipped, Skips, cut_without
 from corgipile.loader.stats import LoaderStats, Meter
 from corgipile.loader.wide_rows import WideRows
 from corgipile.orders import GlobalBatches, Order, Shard
-from corgipile.sizes import MAX_EPOCH, Size, whole
+from corgipile.sizes import MAX_EPOCH, whole
 from corgipile.tables import open as open_table
 
 __all__ = ["Loader"]
@@ -35,51 +36,31 @@ REUSED_BATCHES = 2  # reusable batches of sparse rows: the one in use, and the n
 log = logging.getLogger("corgipile")
 
 
-class Loader(Rewindable):
-    """Iterates over batches of a table: one pass is one epoch, each row once.
+@dataclass(frozen=True, kw_only=True)
+class LoaderArguments(Options):
+    """Arguments of `Loader`.
 
-    Args:
+    Attributes:
         table: A table from `corgipile.open`, a source that it takes, or an object that satisfies the Table protocol.
-        batch_size: Rows of a batch.
-        order: An order of `corgipile.orders`, or its name. ``"auto"`` is Riffle, with the block count that batches
-            need, balanced by the column "label" if that can be read without the rows. It is balanced by content if the
-            memory holds few blocks and neighbouring rows are similar. See ``loader.order`` for the choice.
-        memory: Budget for rows in memory, read-ahead included, such as ``"64MB"``; None: the size of ``order.buffer``,
-            or 64 MB.
-        seed: Seed of all epochs.
-        columns: Columns to read; None for all.
         format: ``"numpy"`` (dictionary of arrays), ``"torch"`` (dictionary of tensors) or ``"arrow"`` (record batch).
             Numbers keep their stored type, labels too: functions that need int64, such as PyTorch's cross-entropy,
-            take ``batch["label"].long()``. Labels of image folders are int64.
-        prefetch: Steps read ahead in the background; 0 reads on request.
-        drop_last: Drop the last batch if it is short; ranks then repeat no rows.
-        rank: Rank of this process among ``world``.
-        world: Number of processes that share each epoch. All take the same number of batches: without ``drop_last``,
-            fewer than ``world`` rows are visited twice (`repeated`). A table of fewer rows than ranks has each row
-            visited ``world / rows`` times, rounded down or up, so that every rank gets one.
+            take ``batch["label"].long()``. Labels of image folders are int64. With ``"arrow"`` no widths are inferred.
         worker: This worker's number among the ``workers`` of a rank, which take its batches in turn.
         workers: Number of workers of the rank, which divide its memory.
-        widths: Row lengths of list columns to read as arrays of (rows, length), by name; ``{}`` for none. None infers
-            them for number lists of one length at the beginning, the middle and the end of the table; a row of another
-            length is then an error. With ``"arrow"`` None means none.
-        features: Columns that batches have as one array of (rows, features) under the name "features", see
-            `corgipile.features.fit_encoding`. With ``features`` or ``label``, ``columns`` are additional columns.
-        label: Column that batches have as "label": integers as int64, fractions in the type of the features, text
-            classes as indices into `classes`. If no other column is numeric, all columns are read as stored.
-        encode: Encoding of non-numeric feature columns: ``"onehot"``, ``"ordinal"``, ``"hash"``, or a dictionary of
-            these by column.
-        missing: Value for null and NaN in features: ``"error"``, ``"mean"`` or a number.
-        classes: The classes of the label, in the order of their codes.
-        dtype: Number type of features that are scalar columns: ``"float32"`` or ``"float64"``.
-        as_tuple: Make each batch a pair of features and label.
-        sketch: Function for ``balance="content"`` of tables without numeric columns, such as images or text: it takes
-            a record batch of sampled rows and returns numbers, (rows, numbers), deterministically.
-        skip: Pairs of epoch and step, whose batches all ranks skip, and row numbers, which batches leave out. A step
-            without other rows on some rank is skipped on all. Other batches and step numbers do not change. A state
-            stores it; a loader that resumes the state adds its own.
-        global_batches: ``"fixed"``: batch i of all ranks together has the same rows for any ``world`` and ``workers``.
-            ``batch_size``, ``memory`` and the order's sizes are then totals of all ranks; the world must divide the
-            batch. A state resumes at its batch in any world.
+    """
+
+    table: Any = field(kw_only=False)
+    batch_size: int = 256
+    format: Format = "numpy"
+    rank: int = 0
+    world: int = 1
+    worker: int = 0
+    workers: int = 1
+
+
+@documented(LoaderArguments)
+class Loader(Rewindable):
+    """Iterates over batches of a table: one pass is one epoch, each row once.
 
     Attributes:
         epoch: Epoch of the next iteration, set by `set_epoch`; it advances after a whole pass.
@@ -97,62 +78,33 @@ class Loader(Rewindable):
         ([4, 4, 2], 1)
     """
 
-    def __init__(
-        self,
-        table: Any,
-        *,
-        batch_size: int = 256,
-        order: Order | str = "auto",
-        memory: Size | None = None,
-        seed: int = 0,
-        columns: Sequence[str] | None = None,
-        format: Format = "numpy",  # noqa: A002  # the usual word
-        prefetch: int = 1,
-        drop_last: bool = False,
-        rank: int = 0,
-        world: int = 1,
-        worker: int = 0,
-        workers: int = 1,
-        widths: Mapping[str, int] | None = None,
-        features: Features | Selection = None,
-        label: str | None = None,
-        encode: Encode = None,
-        missing: Missing = "error",
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float32",
-        as_tuple: bool = False,
-        sketch: Embed | None = None,
-        skip: Iterable[int | Sequence[int]] = (),
-        global_batches: Literal["fixed"] | None = None,
-    ) -> None:
-        skip = tuple(skip) if isinstance(skip, Iterable) else skip
-        batch_size = whole(batch_size, "batch_size", 1)
-        settings = {name: value for name, value in locals().items() if name not in ("self", "table")}
-        self.drop_last = drop_last
-        table, selection = select(
-            open_table(table), columns, widths, features, label, encode=encode, missing=missing, classes=classes,
-            dtype=dtype, as_tuple=as_tuple, arrow=format == "arrow", memory=memory,
-        )  # fmt: skip
-        if global_batches is not None:
-            reading = Reading(selection.found(table), memory)
-            order = fixed(global_batches, chosen(order, table, selection.label, batch_size, reading), batch_size)
-            batch_size = order.batch_rows(Shard.checked(rank, world).world)
+    @init_takes(LoaderArguments)
+    def __init__(self, given: LoaderArguments) -> None:
+        table, selection = select(open_table(given.table), given, arrow=given.format == "arrow")
+        self.drop_last, batch_size = given.drop_last, given.batch_size
+        order: Any = given.order
+        if given.global_batches is not None:
+            order = given.order_of(table, selection)
+            batch_size = order.batch_rows(Shard.checked(given.rank, given.world).world)
         self.batch_size = batch_size
-        shard = Shard.checked(rank, world, disjoint=drop_last, worker=worker, workers=workers, batch=batch_size)
+        shard = Shard.checked(
+            given.rank, given.world, disjoint=given.drop_last, worker=given.worker, workers=given.workers,
+            batch=batch_size,
+        )  # fmt: skip
         self.feeder = BufferedReader(
-            table, order=order, memory=memory, columns=selection.columns, casts=selection.casts, pack=selection.pack,
-            widths=selection.widths, seed=seed, prefetch=prefetch, shard=shard, unbuffered=True, label=selection.label,
-            embed=sketch,
+            table, selection, order=order, memory=given.memory, seed=given.seed, prefetch=given.prefetch, shard=shard,
+            unbuffered=True, embed=given.sketch,
         )  # fmt: skip
         if (coarser := self.feeder.coarser) is not None:
             log.warning(coarser)
-        self._selection, self._settings = selection, {**settings, "features": selection}
+        self._selection, self._settings = selection, {**vars(given), "features": selection}
+        del self._settings["table"]
         self._size = min(batch_size, max(1, self.feeder.visits(0)))
         self._unseen = False
-        self._cut, self._source = cutter(format), self._make_source()
+        self._cut, self._source = cutter(given.format), self._make_source()
         self._pool = ArrayPool(REUSED_BATCHES)
         self._position: list[Place] = []
-        self._lock, self._skips, self._left_out = OneThread(), Skips(skip), Skipped()
+        self._lock, self._skips, self._left_out = OneThread(), Skips(given.skip), Skipped()
         self._whole_epoch: tuple[Rewind, int] | None = None
         self._skips.check(len(table))
         self.set_epoch(0)
@@ -252,7 +204,7 @@ class Loader(Rewindable):
         except NullRow as error:
             raise error.first(self.feeder.table, features=self.encoding is not None) from None
         except Overfull:
-            if not readable_alone(self.feeder.source, self.feeder.columns):
+            if not readable_alone(self.feeder.open_source(), self.feeder.columns):
                 raise
             self.feeder.drop_buffer()
             self._source = self._make_source()

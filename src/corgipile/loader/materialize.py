@@ -10,7 +10,6 @@ from corgipile.orders import Order, Riffle
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.encoded import unpack_shared
-from corgipile.tables.io.arriving import within
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
@@ -21,24 +20,19 @@ REQUEST, MAX_SOON = 1 << 20, 8 << 30  # bytes of a request; largest table that i
 
 
 def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
-    """Unpack columns of a remote table if epochs would, or if they fit the memory.
+    """Unpack columns of a remote table if epochs would, or if they fit the memory; unknown names are ignored.
 
     A full disk leaves the columns packed: a reader that needs a spill file raises the error.
-
-    Args:
-        table: The table.
-        columns: Columns that are read more than once; unknown names are ignored.
-        memory: The reader's budget.
     """
     schema_names = set(table.schema.names)
     names = [name for name in dict.fromkeys(columns) if name in schema_names]
     if not names or not is_remote(table) or table.units(names) is None or table.spill is None:
         return
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
-    with contextlib.suppress(WriteFailed), within(limit):
+    with contextlib.suppress(WriteFailed):
         way = choose_strategy(table, Riffle(), names, limit)
         if way.spilled or (way.units is not None and way.units.total <= limit):
-            unpack_shared(table, names)
+            unpack_shared(table, names, limit)
 
 
 def should_materialize(table: Table, order: Order, columns: Sequence[str], way: ReadStrategy) -> bool:

@@ -17,10 +17,7 @@ __all__ = ["MixReader"]
 class MixReader:
     """Divides each step among the sources' readers.
 
-    Args:
-        table: The mix.
-        readers: Reader of each source.
-        ahead: Bytes in flight from stores; 0 for local sources.
+    ``ahead``: bytes in flight from stores; 0 for local sources.
     """
 
     def __init__(self, table: Mix, readers: Sequence["RowReader"], ahead: int = 0) -> None:

@@ -26,9 +26,7 @@ class NullRow(BadValue):
     def first(self, table: Table, *, features: bool) -> BadValue:
         """Return an error that names the column's first null, its file and a remedy.
 
-        Args:
-            table: The table.
-            features: Whether batches have encoded features instead of stored columns.
+        ``features``: whether batches have encoded features instead of stored columns.
         """
         for start, batch in scan(table, [self.column]):
             if (at := null_at(batch.column(0))) is not None:

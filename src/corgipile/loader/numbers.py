@@ -56,11 +56,7 @@ class Numbers:
         return [*self.dense, *self.pair]
 
     def matrix(self, batch: pa.RecordBatch) -> Floats:
-        """Return the rows' numbers, (rows, numbers), NaN for missing ones.
-
-        Raises:
-            BadSchema: Lists of a column differ in length.
-        """
+        """Return the rows' numbers, (rows, numbers), NaN for missing ones; raise BadSchema for uneven lists."""
         parts = [_matrix(batch.column(name), name) for name in self.dense]
         if self.pair:
             parts.append(_projected(*(batch.column(name) for name in self.pair)))

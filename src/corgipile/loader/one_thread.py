@@ -30,11 +30,7 @@ class OneThread:
         self._lock.release()
 
     def take(self, steps: Generator[Item, None, None]) -> Iterator[Item]:
-        """Yield a generator's items until another generator starts.
-
-        Raises:
-            BadArgument: Another generator started.
-        """
+        """Yield a generator's items; raise BadArgument once another generator has started."""
         try:
             with self:
                 self.end()

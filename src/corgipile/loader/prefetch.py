@@ -253,11 +253,7 @@ class StepPrefetch:
                 self._buffer.varlen.release(visit)
 
     def _wait_for_room(self, step: Step) -> None:
-        """Wait until a step fits the budget; a large step is not read ahead.
-
-        Raises:
-            Overfull: The step does not fit with the buffered rows.
-        """
+        """Wait until a step fits the budget; raise Overfull if it never fits with the buffered rows."""
         limit, most = self._buffer.limit, self._buffer.most
         if limit is None:
             return

@@ -44,12 +44,7 @@ class _Announced:
 
 
 class _Reader:
-    """Keeps a bounded number of bytes in flight, those of earlier steps first.
-
-    Args:
-        ahead: Bytes of rows in flight.
-        threads: Threads that wait for responses.
-    """
+    """Keeps a bounded number of bytes in flight, those of earlier steps first."""
 
     def __init__(self, ahead: int, threads: int) -> None:
         self.ahead, self._threads = ahead, threads

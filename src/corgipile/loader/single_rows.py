@@ -21,10 +21,13 @@ REQUEST_RATE = 500  # requests per second to a nearby store, several in flight
 log = logging.getLogger("corgipile")
 
 
-def stage_locally(table: Table, order: Order, blocks: Blocks, row_bytes: float, way: ReadStrategy) -> None:
+def stage_locally(
+    table: Table, order: Order, blocks: Blocks, row_bytes: float, way: ReadStrategy, memory: int | None
+) -> None:
     """Copy a remote table to a spill file if an order's reads are so small that the copy takes less time.
 
-    Warns if the disk has too little space or spill files are off: each row is then a request.
+    ``memory`` limits the bytes in flight. Warns if the disk has too little space or spill files are off: each row is
+    then a request.
     """
     single = order.cuts_into == "row" or blocks.rows * row_bytes < SMALL_BLOCK * blocks.count
     if not way.ahead or way.units is not None or not single or blocks.count < MIN_REQUESTS:
@@ -41,7 +44,7 @@ def stage_locally(table: Table, order: Order, blocks: Blocks, row_bytes: float, 
                 "copying %r to %s, once (%s): %s reads single rows, which would take %d requests per epoch",
                 table, folder, format_bytes(size), order.name, blocks.count,
             )  # fmt: skip
-            copy_to_spill(files, folder)
+            copy_to_spill(files, folder, memory)
         except WriteFailed as error:
             failure = str(error)
         else:

@@ -75,11 +75,7 @@ class Skips:
             raise BadArgument(f"skip must have rows from 0 to {rows - 1}, got {max(self._rows)}")
 
     def resume(self, state: Any, rows: int) -> None:
-        """Add the skips of a state of a table of ``rows`` rows.
-
-        Raises:
-            StateMismatch: They are invalid.
-        """
+        """Add a state's skips for a table of ``rows`` rows; raise StateMismatch for invalid ones."""
         try:
             self.add(state)
             self.check(rows)

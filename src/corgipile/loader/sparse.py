@@ -17,13 +17,7 @@ __all__ = ["SparseRows"]
 class SparseRows:
     """Sparse rows as indices and values.
 
-    Args:
-        indices: Indices of the non-zero values of each row.
-        values: The values.
-        width: Length of a row.
-        dtype: Dense number type, float32 or float64.
-        called: Name of the columns in errors.
-        spare: Pool of dense arrays.
+    ``called`` names the columns in errors; ``spare`` lends dense arrays.
 
     Example:
         >>> rows = SparseRows(Rows(np.array([2, 0]), np.array([0, 1, 2])), Rows(np.array([5, 7]), np.array([0, 1, 2])),

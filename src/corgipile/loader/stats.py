@@ -72,15 +72,7 @@ def joined(workers: Sequence[LoaderStats]) -> LoaderStats:
 
 
 class Meter:
-    """Measures one iteration from its beginning, at no cost until it is read.
-
-    Args:
-        epoch: The epoch.
-        batches: Batches done before.
-        batch_size: Rows of a batch.
-        rows: Rows of the whole epoch.
-        read: Bytes read before.
-    """
+    """Measures one iteration from its beginning, at no cost until it is read."""
 
     def __init__(self, epoch: int, batches: int, batch_size: int, rows: int, read: int) -> None:
         self.epoch, self._first, self._size, self._most, self._read = epoch, batches, batch_size, rows, read

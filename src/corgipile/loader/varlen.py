@@ -38,12 +38,7 @@ def slot_bytes(kinds: Mapping[str, pa.DataType]) -> int:
 
 
 class Varlen:
-    """Holds the variable-length columns.
-
-    Args:
-        slots: Number of slots.
-        kinds: Types of the columns by name.
-    """
+    """Holds the variable-length columns."""
 
     def __init__(self, slots: int, kinds: Mapping[str, pa.DataType]) -> None:
         self._slots, self._kinds = slots, dict(kinds)

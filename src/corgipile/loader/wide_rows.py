@@ -42,14 +42,11 @@ SLOW_GROUPS = 3  # consecutive slower groups that start reading ahead
 class WideRows:
     """Reads rows of a table one by one.
 
-    Args:
-        feeder: Reader that gives the order of rows.
-        batch_size: Rows of a batch.
-        arrow: Return variable-length columns as Arrow arrays; else as lists with one object per row.
+    ``arrow``: variable-length columns are Arrow arrays, not lists of objects.
     """
 
     def __init__(self, feeder: BufferedReader, batch_size: int, *, arrow: bool) -> None:
-        self._feeder, self._table, self._columns, self._arrow = feeder, feeder.source, feeder.columns, arrow
+        self._feeder, self._table, self._columns, self._arrow = feeder, feeder.open_source(), feeder.columns, arrow
         columns = feeder.columns
         self._batch_size, self._ahead = batch_size, min((feeder.limit or 2 * AHEAD_BYTES) // 2, AHEAD_BYTES)
         self._fixed_bytes = sum(field.row_bytes for field in columns.fields)

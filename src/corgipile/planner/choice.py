@@ -7,7 +7,7 @@ from typing import Any
 
 from corgipile.errors import BadArgument, BudgetTooSmall
 from corgipile.loader.budget import DEFAULT_MEMORY, columns_of
-from corgipile.loader.default_order import LABEL, Reading, cheap, chosen
+from corgipile.loader.default_order import LABEL, cheap, chosen
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
 from corgipile.planner.candidates import Candidate, Setting, candidates
 from corgipile.planner.measure import measure_rates
@@ -113,7 +113,7 @@ def choose(
     memory = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     shared = None if name is None else _shared_variance(table, name)
     setting = Setting(table, memory, batch_size, name, ranks, seconds, whole(seed, "seed"), shared)
-    default = chosen("auto", table, name, batch_size, Reading(columns_of(table), memory))
+    default = chosen("auto", table, name, batch_size, columns_of(table), memory)
     plans = candidates([default, *_orders(name, batch_size)], setting)
     _check_memory(plans)
     known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)

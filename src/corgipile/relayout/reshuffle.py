@@ -25,7 +25,7 @@ from corgipile.tables import Table
 from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
 from corgipile.tables.inputs import check_target
-from corgipile.tables.io.arriving import limit_requests, within
+from corgipile.tables.io.arriving import in_flight_of, limit_requests
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.io.remote import is_remote
@@ -134,7 +134,6 @@ def reshuffle(
     report = _Report(progress, rows, Tidy(budget))
     with (
         frugal(),
-        within(budget),
         limit_requests(budget // 8) if is_remote(opened) else nullcontext(),
         writing(goal),
         scratch.folder(goal.parent, goal.name) as folder,
@@ -239,7 +238,7 @@ def rows_of(table: Table, memory: int, width: int, start: int, stop: int) -> Ite
     schema = plain(table.schema)
     run = max(1, min(1 << 20, memory // 16) // width)
     tidy = Tidy(memory)
-    for batch in table_stream(table, run, start, stop).batches:
+    for batch in table_stream(table, run, start, stop, in_flight=in_flight_of(memory)).batches:
         yield conform(batch, schema)
         tidy.passed(batch.nbytes)
 

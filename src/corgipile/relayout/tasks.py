@@ -21,7 +21,7 @@ from corgipile.sizes import Size, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
 from corgipile.tables.arrow.writer import plain
-from corgipile.tables.io.arriving import limit_requests, within
+from corgipile.tables.io.arriving import limit_requests
 from corgipile.tables.io.remote import is_remote
 
 __all__ = ["reshuffle"]
@@ -120,7 +120,6 @@ class _Shuffling:
         start, stop = number * most, min(rows, (number + 1) * most)
         with (
             frugal(),
-            within(self.memory),
             limit_requests(self.memory // 8) if is_remote(self.table) else nullcontext(),
         ):
             for batch in chunks(rows_of(self.table, self.memory, self.width, start, stop), most):

@@ -4,6 +4,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +17,9 @@ from corgipile.errors import BadSchema, CorruptFile
 from corgipile.nesting import MAX_IPC_DEPTH, check_types
 from corgipile.sizes import format_bytes
 from corgipile.tables.checked import Checked
+from corgipile.tables.io.arriving import in_flight_of
 from corgipile.tables.io.pieces import Recent, pick
-from corgipile.tables.io.remote import is_remote
+from corgipile.tables.io.remote import is_remote, this_scan
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.location import Location
@@ -59,16 +61,20 @@ class Part(NamedTuple):
 
 def unpack(table: Table | Part, columns: Sequence[str], folder: Path) -> Table:
     """Unpack rows to a spill file that is deleted with the returned table."""
-    return table.open_plain(columns, _write_spill(table, columns, folder).sections())
+    return table.open_plain(columns, _write_spill(table, columns, folder, this_scan().in_flight).sections())
 
 
-def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
+def unpack_shared(table: Table, columns: Sequence[str], memory: int | None = None) -> Table:
     """Unpack rows to a spill file shared by all processes that read these columns; it is deleted with the last table.
+
+    ``memory`` limits the bytes that are in flight from a store.
 
     Raises:
         WriteFailed: The disk is full, or cannot be written.
     """
-    if (unpacked := table.unpacked(columns, unpack_shared)) is not None:  # a wrapper unpacks its inner table
+    if (
+        unpacked := table.unpacked(columns, partial(unpack_shared, memory=memory))
+    ) is not None:  # a wrapper unpacks its inner table
         return unpacked
     columns = list(dict.fromkeys(columns))
     if table.units(columns) is None or (folder := table.spill) is None:
@@ -78,7 +84,7 @@ def unpack_shared(table: Table, columns: Sequence[str]) -> Table:
     with _unpacked_lock:
         recent = _unpacked.setdefault(table, Recent(1))
     key = f"{table.place} {columns!r}"
-    plain = recent.get(key, lambda: _open_shared(table, columns, folder, key))
+    plain = recent.get(key, lambda: _open_shared(table, columns, folder, key, memory))
     if is_remote(table):
         record_spilled(table, columns, plain)
     return plain
@@ -94,8 +100,9 @@ _unpacked_lock = threading.Lock()
 _unpacked: "weakref.WeakKeyDictionary[Table, Recent[Table]]" = weakref.WeakKeyDictionary()
 
 
-def _open_shared(table: Table, columns: list[str], folder: Path, key: str) -> Table:
-    return table.open_plain(columns, shared(folder, key, lambda: _log_and_write(table, columns, folder)).sections())
+def _open_shared(table: Table, columns: list[str], folder: Path, key: str, memory: int | None = None) -> Table:
+    make = partial(_log_and_write, table, columns, folder, in_flight_of(memory))
+    return table.open_plain(columns, shared(folder, key, make).sections())
 
 
 def unpack_column(table: Table, name: str) -> Table:
@@ -104,7 +111,7 @@ def unpack_column(table: Table, name: str) -> Table:
     return _open_shared(table, [name], table.spill, f"{table.place} {[name]!r}")
 
 
-def _log_and_write(table: Table, columns: Sequence[str], folder: Path) -> SpillFile:
+def _log_and_write(table: Table, columns: Sequence[str], folder: Path, in_flight: int) -> SpillFile:
     units = table.units(columns)
     total = units.total if units else 0
     check_room(folder, total)
@@ -113,11 +120,11 @@ def _log_and_write(table: Table, columns: Sequence[str], folder: Path) -> SpillF
         "unpacking %r to %s, once (%s); `corgipile convert` makes a file that is read in place",
         table, folder, format_bytes(total),
     )  # fmt: skip
-    return _write_spill(table, columns, folder)
+    return _write_spill(table, columns, folder, in_flight)
 
 
-def _write_spill(table: Table | Part, columns: Sequence[str], folder: Path) -> SpillFile:
-    with frugal(), SpillWriter(folder) as out:
+def _write_spill(table: Table | Part, columns: Sequence[str], folder: Path, in_flight: int) -> SpillFile:
+    with frugal(), SpillWriter(folder, in_flight=in_flight) as out:
         table.write_plain(columns, out)
         return out.finish()
 
@@ -274,10 +281,11 @@ class Unpacked(Wrapper):
     Args:
         encoded: The encoded table.
         columns: The columns to unpack.
+        memory: Budget that limits the bytes in flight from a store.
     """
 
-    def __init__(self, encoded: Table, columns: Sequence[str]) -> None:
-        super().__init__(unpack_shared(encoded, columns))
+    def __init__(self, encoded: Table, columns: Sequence[str], memory: int | None = None) -> None:
+        super().__init__(unpack_shared(encoded, columns, memory))
         self._encoded, self._columns = encoded, columns
 
     def __reduce__(self) -> tuple[type["Unpacked"], tuple[Table, Sequence[str]]]:

@@ -32,7 +32,7 @@ from corgipile.tables.encoded import (
     write_plain,
 )
 from corgipile.tables.even_lists import even_length
-from corgipile.tables.io.arriving import Arriving, at_once
+from corgipile.tables.io.arriving import Arriving
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
@@ -45,7 +45,7 @@ from corgipile.tables.io.pieces import (
     same_schema,
     take_pieces,
 )
-from corgipile.tables.io.remote import RemoteFile, file_of
+from corgipile.tables.io.remote import RemoteFile, file_of, this_scan
 from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetch
@@ -206,7 +206,7 @@ class ParquetTable(Checked):
         """Write the rows of some row groups as sections of a spill file."""
         rows = int(self._starts[groups.stop] - self._starts[groups.start])
         together = self._together(columns)
-        with contextlib.closing(self._sections(together, groups)) as sections:
+        with contextlib.closing(self._sections(together, groups, out.in_flight)) as sections:
             for names, batches in zip(together, sections, strict=True):
                 schema = pick(self.schema, names).remove_metadata()  # the metadata may describe all columns
                 write_plain(out, schema, batches, rows)
@@ -290,25 +290,25 @@ class ParquetTable(Checked):
         """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
         step = rows or self._batch_rows(names)
         if isinstance(self._file, RemoteFile) and rows is None:
-            source = Arriving(self._file, [self._ranges(group, names) for group in groups]).source()
+            source = Arriving(self._file, [self._ranges(i, names) for i in groups], this_scan().in_flight).source()
         else:
             source = self._file.source() if isinstance(self._file, RemoteFile) else None
         yield from self._decoded_batches(names, groups, step, source)
 
-    def _sections(self, together: list[list[str]], groups: range) -> Generator[Iterable[pa.RecordBatch]]:
+    def _sections(self, together: list[list[str]], groups: range, limit: int) -> Generator[Iterable[pa.RecordBatch]]:
         """Decode columns of row groups, one set of columns after another; remote ones decode while they arrive."""
         if not isinstance(self._file, RemoteFile):
             yield from (self._batches(names, groups) for names in together)
             return
         parts = [(names, group) for names in together for group in groups]
-        file = Arriving(self._file, [self._ranges(group, names) for names, group in parts])
+        file = Arriving(self._file, [self._ranges(group, names) for names, group in parts], limit)
 
         def decode(names: list[str], group: int) -> Iterator[pa.RecordBatch]:
             return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
 
         makes = (partial(decode, *part) for part in parts)
-        threads = max(1, min(DECODERS, at_once() // GROUP_BYTES))  # each thread may take this many bytes
-        max_queued = int(at_once() * QUEUE_SHARE) // threads
+        threads = max(1, min(DECODERS, limit // GROUP_BYTES))  # each thread may take this many bytes
+        max_queued = int(limit * QUEUE_SHARE) // threads
         with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), max_queued)) as runs:
             for _ in together:
                 yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))

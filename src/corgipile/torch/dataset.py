@@ -1,23 +1,21 @@
 """Tables as an IterableDataset for any DataLoader: any number of workers and ranks, resumable."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from corgipile.arguments import documented, init_takes
 from corgipile.errors import BadArgument, StateMismatch
 from corgipile.features import Encoding
-from corgipile.features.fit import Encode, Features, Missing
 from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import DEFAULT_MEMORY, sketched
-from corgipile.loader.buffered_reader import MAX_PREFETCH
 from corgipile.loader.checkpoint import Part, checked, identity_of, segments_of
-from corgipile.loader.content import Embed
-from corgipile.loader.default_order import Reading, chosen, fixed
+from corgipile.loader.options import Options
 from corgipile.loader.rewind import Rewind, Visit
-from corgipile.loader.selection import select
+from corgipile.loader.select import select
 from corgipile.loader.skips import Skips
 from corgipile.loader.stats import LoaderStats
 from corgipile.loader.stats import joined as joined_stats
@@ -26,7 +24,6 @@ from corgipile.sizes import MAX_EPOCH, Size, parse_bytes, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
 from corgipile.tables.encoded import Unpacked, unpack_shared
-from corgipile.tables.io.arriving import within
 from corgipile.tables.table import IntArray
 from corgipile.torch.device_buffer import obstacle_of
 from corgipile.torch.epochs import Epochs, Turn
@@ -36,6 +33,26 @@ from corgipile.torch.worker import ProcessState, Settings, Source, WorkerIterati
 __all__ = ["CorgiPileDataset"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DatasetArguments(Options):
+    """Arguments of `CorgiPileDataset`.
+
+    Attributes:
+        path: A source for `corgipile.open`: a path, a glob, a list, a table.
+        block_index_path: Index file of a format that has one.
+        batch_size: Rows of a batch; None to yield rows. ``skip`` and ``global_batches`` need batches.
+        transform: Called in the worker with each batch or row; its result is yielded instead.
+            Images of a folder come as their files' bytes; `corgipile.tables.decode_image` belongs here.
+        rank: Rank of this process among ``world``; looked up by default.
+    """
+
+    path: Any = field(kw_only=False)
+    block_index_path: Any = field(default=None, kw_only=False)
+    memory: Size | None = "64MB"
+    transform: Callable[[Any], Any] | None = None
+
+
+@documented(DatasetArguments)
 class CorgiPileDataset(IterableDataset[Any]):
     """Yields the batches of a table, in any order, within a memory budget.
 
@@ -58,38 +75,6 @@ class CorgiPileDataset(IterableDataset[Any]):
     An iteration runs the epoch set by `set_epoch`, first 0; each later one runs the next epoch, even if the one before
     was abandoned. Workers, persistent ones too, read it from shared memory.
 
-    Args:
-        path: A source for `corgipile.open`: a path, a glob, a list, a table.
-        block_index_path: Index file of a format that has one.
-        order: An order of `corgipile.orders`, or its name. ``"auto"`` is Riffle, balanced by the column "label" if it
-            can be read without the rows, or by content, as in `corgipile.Loader`; ``dataset.order`` is the result.
-        memory: Budget for rows in memory over all workers of a rank; an order's own ``buffer`` is shared likewise.
-        batch_size: Rows per batch; None to yield rows.
-        transform: Called in the worker with each batch or row; its result is yielded instead.
-            Images of a folder come as their files' bytes; `corgipile.tables.decode_image` belongs here.
-        columns: Columns to read; None for all.
-        seed: Seed of all epochs.
-        drop_last: Drop a rank's last batch if it is short.
-        rank: Rank of this process in ``world``; looked up by default.
-        world: Number of processes that share each epoch.
-        prefetch: Steps that threads read ahead.
-        widths: Row lengths of list columns that become tensors of (rows, length), see `corgipile.Loader`. With ``{}``
-            each row is a tensor of its own.
-        features: Columns that form one tensor of (rows, features). This and the arguments below are those of
-            `corgipile.Loader`. Scans of the table run here, once for all workers.
-        label: The column that batches have as "label".
-        encode: The encoding of feature columns that are not numeric.
-        missing: The value that replaces null and NaN in features.
-        classes: The classes of the label, in the order of their codes.
-        dtype: Number type of features that are scalar columns.
-        as_tuple: Yield pairs of features and label.
-        sketch: A function for ``balance="content"``, as in `corgipile.Loader`. It must return the same vectors in all
-            workers.
-        skip: Steps and rows to leave out, as in `corgipile.Loader`; needs ``batch_size``. States record it.
-        global_batches: ``"fixed"``: batch i of all ranks together holds the same rows for any number of ranks and
-            workers, also after resuming from a state in another world. ``batch_size``, ``memory`` and the order's
-            sizes are then totals over all ranks.
-
     Raises:
         BudgetTooSmall: The memory does not hold the smallest buffer that works.
         MissingColumn: The table lacks a named column.
@@ -102,69 +87,33 @@ class CorgiPileDataset(IterableDataset[Any]):
         ([4, 4, 2], 0)
     """
 
-    def __init__(
-        self,
-        path: Any,
-        block_index_path: Any = None,
-        *,
-        order: Order | str = "auto",
-        memory: Size | None = "64MB",
-        batch_size: int | None = None,
-        transform: Callable[[Any], Any] | None = None,
-        columns: Sequence[str] | None = None,
-        seed: int = 0,
-        drop_last: bool = False,
-        rank: int | None = None,
-        world: int | None = None,
-        prefetch: int = 1,
-        widths: Mapping[str, int] | None = None,
-        features: Features = None,
-        label: str | None = None,
-        encode: Encode = None,
-        missing: Missing = "error",
-        classes: Sequence[Any] | None = None,
-        dtype: str = "float32",
-        as_tuple: bool = False,
-        sketch: Embed | None = None,
-        skip: Iterable[int | Sequence[int]] = (),
-        global_batches: Literal["fixed"] | None = None,
-    ) -> None:
-        batch_size = None if batch_size is None else whole(batch_size, "batch_size", 1)
-        seed, prefetch = whole(seed, "seed"), whole(prefetch, "prefetch", 0, MAX_PREFETCH)
-        options = {} if block_index_path is None else {"index": block_index_path}
-        self.table, selection = select(
-            open_table(path, **options), columns, widths, features, label, encode=encode, missing=missing,
-            classes=classes, dtype=dtype, as_tuple=as_tuple, memory=memory,
-        )  # fmt: skip
-        self._requested = order, label, global_batches
-        self._settings = Settings(
-            self.table, Auto(), memory, batch_size, selection, seed, drop_last, prefetch, transform, sketch, Skips(skip)
-        )
+    @init_takes(DatasetArguments)
+    def __init__(self, given: DatasetArguments) -> None:
+        options = {} if given.block_index_path is None else {"index": given.block_index_path}
+        self.table, selection = select(open_table(given.path, **options), given)
+        self._settings = Settings(self.table, given.reading, Auto(), selection, given.transform, Skips(given.skip))
         self._settings.skips.check(len(self.table))
         self._check_skips()
-        self._places, self._epochs, self._kept = RankFinder(rank, world), Epochs(), ProcessState()
-        self._fit(self.table, memory)
+        self._places, self._epochs = RankFinder(given.rank, given.world), Epochs()
+        self._kept = ProcessState()
+        self._fit(self.table, given.memory)
 
     def _fit(self, table: Table, memory: Size | None) -> None:
         """Choose the order for a budget, and read what all workers and epochs share of a table with the same rows."""
-        (order, label, global_batches), settings = self._requested, self._settings
-        reading = Reading(settings.selection.found(self.table), memory) if settings.sketch is None else None
-        resolved = chosen(order, self.table, label, settings.batch_size or 0, reading)
-        runs: Order = replace(resolved, ahead=settings.prefetch)  # type: ignore[type-var]
-        if global_batches is not None:
-            runs = fixed(global_batches, runs, settings.batch_size)
-        self._settings = settings = replace(settings, table=table, order=runs, memory=memory)
+        reading = replace(self._settings.reading, memory=memory)
+        order = reading.order_of(self.table, self._settings.selection)
+        self._settings = settings = replace(self._settings, table=table, reading=reading, order=order)
         self._lengths: dict[tuple[int, ...], int] = {}
-        self._identity = identity_of(self.table, runs, settings.seed, settings.selection.encoding)
+        self._identity = identity_of(self.table, order, reading.seed, settings.selection.encoding)
         fitted = settings.fitted(table, 1)  # raises errors of columns and memory early
         if fitted.way.spilled:
-            unpack_shared(table, fitted.sources)  # once, for all workers and epochs
+            unpack_shared(table, fitted.sources, self.memory)  # once, for all workers and epochs
         content = settings.content(unpacked=fitted.way.spilled)
         sketched(table, fitted.order, fitted.blocks, content)  # likewise read once
 
     def __repr__(self) -> str:
         order = getattr(self.order, "title", self.order.name)
-        return f"CorgiPileDataset({self.table!r}, batch_size={self._settings.batch_size}, order={order})"
+        return f"CorgiPileDataset({self.table!r}, batch_size={self._settings.reading.batch_size}, order={order})"
 
     @property
     def order(self) -> Order:
@@ -174,7 +123,7 @@ class CorgiPileDataset(IterableDataset[Any]):
     @property
     def memory(self) -> int:
         """Return the bytes for rows in memory."""
-        memory = self._settings.memory
+        memory = self._settings.reading.memory
         return DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=self.table.nbytes)
 
     @property
@@ -283,8 +232,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         table, sources = self.table, settings.selection.found(self.table).sources
         if table.units(sources) is not None:
             balance = [name for name in table.schema.names if name == settings.order.sketch_column]
-            with within(self.memory):
-                table = Unpacked(table, [*sources, *balance])
+            table = Unpacked(table, [*sources, *balance], self.memory)
         fitted = copy(self)
         fitted._fit(table, device_memory)  # noqa: SLF001 - of the copy
         return fitted
@@ -377,7 +325,7 @@ class CorgiPileDataset(IterableDataset[Any]):
             raise StateMismatch("the state's skip cannot reach workers that may still run: give skip= to the dataset")
 
     def _check_skips(self) -> None:
-        if self._settings.skips and self._settings.batch_size is None:
+        if self._settings.skips and self._settings.reading.batch_size is None:
             raise BadArgument("skip needs batches made by the dataset: give batch_size")
 
 

@@ -59,7 +59,7 @@ def _is_tensor_type(dtype: np.dtype[Any]) -> bool:
 def obstacle_of(settings: Settings) -> str | None:
     """Return why a dataset's batches cannot be gathered on a device, None if they can."""
     table, columns = settings.table, settings.selection.found(settings.table)
-    if settings.batch_size is None:
+    if settings.reading.batch_size is None:
         return "the dataset yields rows; give it batch_size="
     if settings.transform is not None:
         return "transform= takes batches of the host; apply it to the batches of the loader"
@@ -76,13 +76,7 @@ def obstacle_of(settings: Settings) -> str | None:
 
 
 class StagingBuffer:
-    """One place of the staging memory and its copy on the device.
-
-    Args:
-        host: The place's rows.
-        room: Number of rows.
-        device: The device.
-    """
+    """One place of the staging memory and its copy on the device."""
 
     def __init__(self, host: dict[str, torch.Tensor], room: int, device: torch.device) -> None:
         pinned = device.type == "cuda"
@@ -99,14 +93,9 @@ class StagingBuffer:
 
 
 class DeviceBuffer:
-    """Gathers batches from slots on a device.
+    """Gathers batches from slots on a device, in the order and memory of a reader.
 
-    Args:
-        feeder: Reader whose order and memory are those of the buffer on the device.
-        batch_size: Rows of a batch.
-        selection: Columns of batches.
-        device: The device.
-        staging: Bytes of staging memory on the host; the device has as many.
+    Host and device each have ``staging`` bytes of staging memory.
 
     Raises:
         BudgetTooSmall: The staging memory holds no row, or the device lacks memory for the slots.

@@ -30,11 +30,7 @@ def is_hugging_face(dataset: Any) -> bool:
 
 
 class MappedDataset:
-    """A Hugging Face dataset that accepts hints about the next rows.
-
-    Args:
-        dataset: A ``datasets.Dataset``.
-    """
+    """A Hugging Face dataset that accepts hints about the next rows."""
 
     run = 128  # rows per task: the device fetches all of them already
 

@@ -36,11 +36,7 @@ class AllReduce:
         self._group: Any = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
 
     def sum(self, values: npt.NDArray[np.float64], what: str) -> npt.NDArray[np.float64]:
-        """Return the sums over all ranks.
-
-        Raises:
-            PeerFailed: Another rank died, or sent nothing in time.
-        """
+        """Return the sums over all ranks; raise PeerFailed if a rank died or sent nothing in time."""
         since, sums = time.monotonic(), torch.from_numpy(values)
         try:
             dist.all_reduce(sums, group=self._group)

@@ -32,10 +32,6 @@ class Lookahead:
     Each batch carries the following ones, so sampler and dataset share nothing and worker processes get both with the
     row numbers. Other attributes, such as ``set_epoch``, are the sampler's.
 
-    Args:
-        sampler: Yields lists of row numbers.
-        batches: Number of batches drawn ahead.
-
     Example:
         >>> [(batch, batch.following) for batch in Lookahead([[3, 1], [0], [2]], batches=1)]
         [([3, 1], [[0]]), ([0], [[2]]), ([2], [])]

@@ -102,11 +102,7 @@ class Members:
         return f"done/{self.number}/{name}"
 
     def count(self) -> None:
-        """Count a batch as done.
-
-        Raises:
-            PeerFailed: The others declared this process dead.
-        """
+        """Count a batch as done; raise PeerFailed if the others declared this process dead."""
         old = f"{self.done}" if self.done else ""
         if self._claim(self._key(self.name), old, f"{self.done + 1}") != f"{self.done + 1}":
             raise self._declared_dead()
@@ -128,11 +124,7 @@ class Members:
         return bool(self._ask("check", [f"change/{self.number}"]))
 
     def stop(self) -> None:
-        """Close this member's count of finished batches.
-
-        Raises:
-            PeerFailed: The others declared this process dead.
-        """
+        """Close this member's count of finished batches; raise PeerFailed if the others declared it dead."""
         old = f"{self.done}" if self.done else ""
         if not self._claim(self._key(self.name), old, f"{self.done} stopped").endswith("stopped"):
             raise self._declared_dead()
@@ -158,8 +150,7 @@ class Members:
     def settle(self, tell: Callable[[list[int]], dict[str, Any]]) -> None:
         """Wait until all members have stopped or died, and enter the next world.
 
-        Args:
-            tell: Returns the next world's data from the batches that each member of the last world finished.
+        ``tell`` returns the next world's data from the batches that each member finished.
 
         Raises:
             PeerFailed: This process was declared dead.

@@ -30,10 +30,7 @@ class Buffers:
 
     A batch's buffers are located when first needed, so a large table opens at no cost.
 
-    Args:
-        kind: The type of the column.
-        array: Returns the column of a record batch by the batch's number.
-        batches: Number of record batches.
+    ``array`` returns the column of a record batch by the batch's number.
     """
 
     def __init__(self, kind: pa.DataType, array: Callable[[int], pa.Array], batches: int) -> None:
@@ -129,11 +126,6 @@ class Mapped:
 
     Touching a row waits for each of its pages, and the system reads on for its read-ahead, perhaps megabytes. Announced
     rows are fetched concurrently, and only the pages they lie in.
-
-    Args:
-        batches: The record batches.
-        columns: Columns to fetch.
-        paths: The mapped files.
 
     Example:
         >>> batch = pa.record_batch({"x": pa.array(range(10), pa.int64()), "s": pa.array(["abc"] * 10)})

@@ -18,12 +18,7 @@ DEAD_WORDS = ("closed", "reset", "refused", "broken pipe")
 
 
 class Peers:
-    """The ranks of a process group, in a group of their own so that other collectives do not wait for it.
-
-    Args:
-        group: The process group; None: all of ``torch.distributed``.
-        timeout: Seconds to wait for a message.
-    """
+    """The ranks of a process group, in a group of their own so that other collectives do not wait for it."""
 
     def __init__(self, group: Any, timeout: float) -> None:
         self._ranks = dist.get_process_group_ranks(group or dist.group.WORLD)

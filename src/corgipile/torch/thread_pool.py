@@ -15,9 +15,6 @@ class ThreadPool:
 
     The threads are daemons that hold only the queue, so they keep neither the process nor the pool's owner alive.
 
-    Args:
-        threads: Maximum number of threads.
-
     Example:
         >>> pool, done = ThreadPool(2), queue.SimpleQueue()
         >>> pool.submit(lambda: done.put("fetched"))

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, cast
 
@@ -21,17 +21,17 @@ from corgipile.loader.batches import Unseen
 from corgipile.loader.budget import Fitted, fit, sketched
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.checkpoint import Part, checked, go_on, segments_of
-from corgipile.loader.content import Content, Embed
+from corgipile.loader.content import Content
 from corgipile.loader.default_order import LABEL
 from corgipile.loader.groups import BatchSource
 from corgipile.loader.one_thread import OneThread
+from corgipile.loader.options import ReadOptions
 from corgipile.loader.rewind import Rewind
 from corgipile.loader.segments import EpochSegment, next_worker
 from corgipile.loader.selection import Selection
 from corgipile.loader.skips import Skips
 from corgipile.orders import GlobalBatches, Order
 from corgipile.orders.riffle import CONTENT
-from corgipile.sizes import Size
 from corgipile.tables import Table
 from corgipile.torch.epochs import ALONE, Epochs, Turn
 from corgipile.torch.rank import RankFinder
@@ -47,40 +47,35 @@ Source = Callable[[BufferedReader, int, Selection], BatchSource]
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """Arguments of a dataset."""
+    """Values that a dataset shares with its workers; ``order`` is the one that runs, ``reading`` as given."""
 
     table: Table
+    reading: ReadOptions
     order: Order
-    memory: Size | None
-    batch_size: int | None
     selection: Selection
-    seed: int
-    drop_last: bool
-    prefetch: int
-    transform: Callable[[Any], Any] | None
-    sketch: Embed | None = None
+    transform: Callable[[Any], Any] | None = None
     skips: Skips = field(default_factory=Skips)
 
     def unit(self, world: int) -> int:
         """Return the rows that each of ``world`` ranks yields at a time."""
-        return self.order.batch_rows(world) if isinstance(self.order, GlobalBatches) else self.batch_size or 1
+        return self.order.batch_rows(world) if isinstance(self.order, GlobalBatches) else self.reading.batch_size or 1
 
     def loader(self, table: Table, rank: int, world: int, worker: int, workers: int) -> Loader:
         """Return the loader of one worker."""
-        return Loader(
-            table, batch_size=self.unit(world), order=self.order, memory=self.memory, seed=self.seed,
-            features=self.selection, format="torch", prefetch=self.prefetch, drop_last=self.drop_last, rank=rank,
-            world=world, worker=worker, workers=workers, sketch=self.sketch,
+        share = replace(
+            self.reading, order=self.order, batch_size=self.unit(world), rank=rank, world=world, skip=(),
+            global_batches=None,
         )  # fmt: skip
+        return Loader(table, **vars(share), features=self.selection, format="torch", worker=worker, workers=workers)
 
     def fitted(self, table: Table, workers: int) -> Fitted:
         """Fit the order to a table, for one of ``workers`` workers."""
-        return fit(table, self.order, self.memory, self.selection.found(table), workers)
+        return fit(table, self.order, self.reading.memory, self.selection.found(table), workers)
 
     def content(self, *, unpacked: bool = False) -> Content:
         """Return the reader of blocks' content vectors."""
         sources, label = self.selection.found(self.table).sources, self.selection.label
-        return Content(tuple(sources), LABEL if label is None else label, self.sketch, unpacked)
+        return Content(tuple(sources), LABEL if label is None else label, self.reading.sketch, unpacked)
 
     def part(self, epoch: int, segments: Sequence[EpochSegment], world: int, workers: int) -> Part:
         """Continue an epoch after its finished segments."""
@@ -90,14 +85,16 @@ class Settings:
             if fitted.order.sketch_column == CONTENT:  # a state records the vectors of its blocks
                 content = self.content(unpacked=fitted.way.spilled)
                 fitted = fitted._replace(blocks=sketched(table, fitted.order, fitted.blocks, content))
-            return EpochSegment.begin(fitted, self.unit(world), world, workers, drop_last=self.drop_last), fitted
+            return EpochSegment.begin(
+                fitted, self.unit(world), world, workers, drop_last=self.reading.drop_last
+            ), fitted
 
-        return go_on(self.table, self.seed, epoch, segments, begin, self.content())
+        return go_on(self.table, self.reading.seed, epoch, segments, begin, self.content())
 
     def rewind(self, part: Part, rank: int) -> Rewind:
         """Return the lookup from steps of an epoch to rows."""
         segments = [*part.before, part.segment]
-        return Rewind(self.table, self.seed, part.epoch, segments, look=self.content(), rank=rank)
+        return Rewind(self.table, self.reading.seed, part.epoch, segments, look=self.content(), rank=rank)
 
     def lost(self, part: Part, rank: int) -> list[frozenset[int]]:
         """Return the batches that each worker leaves out."""
@@ -149,15 +146,7 @@ class ProcessState:
 
 
 class WorkerIteration:
-    """Iterator over the batches of one worker; torchdata stores its state.
-
-    Args:
-        settings: Arguments of the dataset.
-        identity: Entries that states must match.
-        epochs: Shared memory that holds the epoch.
-        places: Finds this process's rank.
-        kept: State of this process.
-    """
+    """Iterator over the batches of one worker; torchdata stores its state."""
 
     def __init__(
         self, settings: Settings, identity: Mapping[str, Any], epochs: Epochs, places: RankFinder, kept: ProcessState
@@ -194,7 +183,7 @@ class WorkerIteration:
 
     def _run(self, *, packed: bool) -> Iterator[Any]:
         part, transform, worker = self._part, self._settings.transform, self._worker
-        done, rows = part.segment.batches, self._settings.batch_size is None
+        done, rows = part.segment.batches, self._settings.reading.batch_size is None
         loader = self._kept.latest = self._loader(part)
         self._kept.latest_by = self._source()
         loader.rows_by(Unseen(Split, Column) if packed and transform is None and not rows else None)
@@ -220,11 +209,7 @@ class WorkerIteration:
         done[worker] = part.totals[worker]
 
     def _transformed(self, result: Any, number: int) -> Any:
-        """Transform a batch of this worker, or a row.
-
-        Raises:
-            FetchFailed: The transform raises or returns None; the message names the rows.
-        """
+        """Transform a batch or row; raise FetchFailed, which names the rows, for an error or None."""
         try:
             if (transformed := cast("Any", self._settings.transform)(result)) is None:
                 raise ValueError("it returned None; return the batch to yield")  # noqa: TRY301 - as what it raises

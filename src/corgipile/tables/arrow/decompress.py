@@ -88,7 +88,7 @@ class Decompressor:
 
     def write(self, batches: Sequence[int], out: SpillWriter) -> None:
         """Write batches as a section of a spill file and their buffer lengths as another."""
-        file, raw = self._sequential_file(batches), []
+        file, raw = self._sequential_file(batches, out.in_flight), []
         with out.section():
             for i in batches:
                 for offset, length in self._buffers_of(i):
@@ -105,7 +105,7 @@ class Decompressor:
             raise CorruptFile(f"{self._file.path}: a record batch has bytes outside the file")
         return offsets, lengths
 
-    def _sequential_file(self, batches: Sequence[int]) -> File:
+    def _sequential_file(self, batches: Sequence[int], in_flight: int) -> File:
         """Return the file for one sequential read; a remote file is prefetched."""
         if not isinstance(self._file, RemoteFile):
             return self._file
@@ -113,7 +113,7 @@ class Decompressor:
         ends = (offsets + lengths)[:-1]
         runs = np.flatnonzero((offsets[1:] < ends) | (offsets[1:] > ends + MAX_GAP)) + 1
         groups = zip(np.split(offsets, runs), np.split(lengths, runs), strict=True)
-        return Arriving(self._file, [*groups] if len(offsets) else [], MAX_GAP)
+        return Arriving(self._file, [*groups] if len(offsets) else [], in_flight, MAX_GAP)
 
     def located(self, batches: Sequence[int], lengths: IntArray) -> Decompressed:
         """Return the metadata of the written batches, from the written buffer lengths."""

@@ -10,10 +10,9 @@ from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.arrow.flatbuffers import Batch
 from corgipile.tables.arrow.slices import BatchSlices, spans, views_in
 from corgipile.tables.encoded import SpilledTable, Units, units_of
-from corgipile.tables.io.arriving import at_once
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import merge_cuts
-from corgipile.tables.io.remote import RemoteFile, file_of, run_cache
+from corgipile.tables.io.remote import RemoteFile, file_of, this_scan
 from corgipile.tables.io.spill import Section, Spill, SpillWriter
 from corgipile.tables.io.staged import copy_object, fetch
 from corgipile.tables.location import Location
@@ -67,7 +66,7 @@ class RemoteArrowFile(ArrowFile):
 
     def _body_with(self, i: int, head: Batch, names: list[str]) -> BatchSlices:
         """Return a reader of these columns; they are fetched together if the batch's other rows follow."""
-        cache = run_cache()
+        in_flight, cache = this_scan()
         if cache is None or len(names) <= MAX_DIRECT_COLUMNS:
             return super()._body_with(i, head, names)
         self._check(i, head)
@@ -75,7 +74,7 @@ class RemoteArrowFile(ArrowFile):
         if (buffers[:, 0] > buffers[:, 1]).any() or (buffers < 0).any() or (buffers > self._file.size).any():
             return super()._body_with(i, head, names)  # it raises the error
         ranges = buffers[:, 0], buffers[:, 1] - buffers[:, 0]
-        if int(ranges[1].sum()) > at_once() // 2:
+        if int(ranges[1].sum()) > in_flight // 2:
             return super()._body_with(i, head, names)
         file = cache.get((id(self), i, *names), lambda: fetch(self._remote, ranges, MAX_GAP))
         return BatchSlices(file, int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"]), head)

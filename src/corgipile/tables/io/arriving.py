@@ -4,7 +4,6 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,38 +18,34 @@ if TYPE_CHECKING:
 else:  # with asyncio, which local tables do not need
     lines = lazy("corgipile.stores.line")
 
-__all__ = ["WINDOW", "Arriving", "Ranges", "at_once", "joined", "limit_requests", "windows_of", "within"]
+__all__ = [
+    "DEFAULT_IN_FLIGHT",
+    "WINDOW",
+    "Arriving",
+    "Ranges",
+    "in_flight_of",
+    "joined",
+    "limit_requests",
+    "windows_of",
+]
 
 WINDOW, LEAST_WINDOW = 1 << 20, 64 << 10  # bytes of a request
-DEFAULT_IN_FLIGHT, LEAST_AT_ONCE, MAX_IN_FLIGHT = 16 << 20, 6 << 20, 32 << 20  # bytes in flight or unread
+DEFAULT_IN_FLIGHT, MIN_IN_FLIGHT, MAX_IN_FLIGHT = 16 << 20, 6 << 20, 32 << 20  # bytes in flight or unread
 IN_FLIGHT_SHARE = 1 / 4  # of the memory budget
 MIN_REQUESTS, REQUEST = 8, 512 << 10  # requests in flight; bytes that one is assumed to take
 Ranges = tuple[IntArray, IntArray]  # offsets and lengths
-_at_once: ContextVar[int] = ContextVar("_at_once", default=DEFAULT_IN_FLIGHT)
 
 
-@contextlib.contextmanager
-def within(budget: int | None) -> Iterator[None]:
-    """Limit the bytes in flight to a share of the budget.
+def in_flight_of(budget: int | None) -> int:
+    """Return how many bytes may be in flight or unread within a budget.
 
     Example:
-        >>> with within(64 << 20):
-        ...     at_once() >> 20
-        16
+        >>> in_flight_of(64 << 20) >> 20, in_flight_of(None) == DEFAULT_IN_FLIGHT
+        (16, True)
     """
-    some = (
-        DEFAULT_IN_FLIGHT if budget is None else int(min(max(budget * IN_FLIGHT_SHARE, LEAST_AT_ONCE), MAX_IN_FLIGHT))
-    )
-    token = _at_once.set(some)
-    try:
-        yield
-    finally:
-        _at_once.reset(token)
-
-
-def at_once() -> int:
-    """Return how many bytes may be in flight or unread."""
-    return _at_once.get()
+    if budget is None:
+        return DEFAULT_IN_FLIGHT
+    return int(min(max(budget * IN_FLIGHT_SHARE, MIN_IN_FLIGHT), MAX_IN_FLIGHT))
 
 
 @contextlib.contextmanager
@@ -68,12 +63,13 @@ class Arriving(File):
     Args:
         file: The object.
         groups: The ranges; those of a group are read concurrently, each from start to end.
+        limit: Bytes in flight or unread.
         over: Largest gap in bytes between two ranges that one request covers.
     """
 
-    def __init__(self, file: "RemoteFile", groups: Sequence[Ranges], over: int = 0) -> None:
+    def __init__(self, file: "RemoteFile", groups: Sequence[Ranges], limit: int, over: int = 0) -> None:
         self.__dict__.update(file.__dict__)
-        self._file, self._limit = file, at_once()
+        self._file, self._limit = file, limit
         self._windows = windows_of(groups, self._limit, over)
         self._needed = _needed(self._windows, groups)
         self._order = np.argsort(self._windows[:, 0], kind="stable")

@@ -19,10 +19,7 @@ MAX_REQUEST = 1 << 18  # bytes of one request
 class PlacedColumn:
     """Reads rows of a fixed-width column.
 
-    Args:
-        layout: Positions of the columns.
-        name: The column.
-        files: The layout's files if they are already open.
+    ``files`` are the layout's, if they are already open.
 
     Example:
         >>> import tempfile, pyarrow as pa

@@ -128,13 +128,7 @@ POOL = Pool()
 class Descriptor:
     """A file that is open while it is read and usually stays open in the pool.
 
-    Args:
-        path: The file.
-        expected: The identity that the file must have; None accepts any.
-        random: Whether to disable read-ahead.
-
-    Attributes:
-        identity: The file's identity; None until it is opened.
+    It must have the ``expected`` identity; ``random`` disables read-ahead. ``identity`` is None until it is opened.
 
     Example:
         >>> descriptor = Descriptor(__file__)
@@ -191,11 +185,7 @@ class Descriptor:
 
 
 class BorrowedDescriptor:
-    """A descriptor owned by other code.
-
-    Args:
-        fd: Its descriptor.
-    """
+    """A descriptor owned by other code."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

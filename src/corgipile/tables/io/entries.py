@@ -20,9 +20,6 @@ class Entries:
     Reading a few rows of a short index takes as long as reading all, and a batch needs a few rows of each shard's. So
     recently used columns are cached.
 
-    Args:
-        index: The index.
-
     Example:
         >>> from corgipile.tables import open
         >>> Entries(open({"start": [0, 5, 9], "size": [5, 4, 3]})).take(np.array([2, 0]), ["size", "start"])

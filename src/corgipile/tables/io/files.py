@@ -231,11 +231,7 @@ class File:
 
 
 class InMemory(File):
-    """A file read into memory at once; aligned parts are returned without a copy.
-
-    Args:
-        file: The file.
-    """
+    """A file read into memory at once; aligned parts are returned without a copy."""
 
     def __init__(self, file: File) -> None:
         self.__dict__.update(file.__dict__)
@@ -251,10 +247,6 @@ class InMemory(File):
 
 class CachedTail(File):
     """A file whose last bytes are cached in memory.
-
-    Args:
-        file: The file.
-        last: Bytes cached.
 
     Example:
         >>> CachedTail(File(__file__), 100).read(3, 5)
@@ -275,13 +267,7 @@ class CachedTail(File):
 
 
 class Region(io.RawIOBase):
-    """A part of a file as a Python file.
-
-    Args:
-        file: The file.
-        base: Where the part begins.
-        size: Its bytes.
-    """
+    """A part of a file as a Python file."""
 
     def __init__(self, file: File, base: int, size: int) -> None:
         super().__init__()
@@ -327,11 +313,7 @@ def absolute(path: PathLike) -> str:
 
 
 def check_regular(status: os.stat_result, path: str) -> None:
-    """Check that a path leads to a regular file, whose bytes have positions.
-
-    Raises:
-        UnknownFormat: It is a pipe, a socket or a device.
-    """
+    """Raise UnknownFormat for a pipe, a socket or a device, whose bytes have no positions."""
     if not stat.S_ISREG(status.st_mode):
         raise UnknownFormat(f"{path} must be a regular file, got a pipe, a socket or a device; copy it into a file")
 

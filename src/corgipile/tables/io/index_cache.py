@@ -39,11 +39,7 @@ def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan:
 
     The index stays in memory if its folder cannot be written.
 
-    Args:
-        file: The file.
-        schema: Schema of the entries; None: that of the first entry.
-        names: Names of the numbers that the scan fills in.
-        scan: Reads the file.
+    ``scan`` reads the file and fills in the named numbers. ``schema`` None is that of the first entry.
 
     Returns:
         The entries, and the numbers, ``rows`` included.
@@ -99,11 +95,7 @@ def cache_folder(name: str) -> Path:
 
 
 def existing_index_path(file: File) -> str:
-    """Return the path of an opened file's index.
-
-    Raises:
-        BadArgument: The index could not be written.
-    """
+    """Return the path of an opened file's index; raise BadArgument if it could not be written."""
     path = index_path(file)
     if not Path(path).exists():
         raise BadArgument(f"cannot write {path}; make its folder writable")

@@ -222,11 +222,7 @@ def empty(schema: pa.Schema, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 def check_rows(rows: IntArray, count: int) -> IntArray:
-    """Return row numbers as int64.
-
-    Raises:
-        BadArgument: A row number is negative or not less than ``count``.
-    """
+    """Return row numbers as int64; raise BadArgument for a number outside 0 to ``count - 1``."""
     rows = np.asarray(rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise BadArgument(f"row numbers must be a list of integers, got {rows.dtype} of shape {rows.shape}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from corgipile.arrow_memory import frugal
 from corgipile.errors import MissingFile
 from corgipile.lazy import lazy
 from corgipile.stores.opening import open_ranges
-from corgipile.tables.io.arriving import at_once
+from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT
 from corgipile.tables.io.descriptors import Identity
 from corgipile.tables.io.files import File, IntArray, PathLike
 from corgipile.tables.io.pieces import Recent
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:  # with asyncio, which local tables do not need
     read_ahead = lazy("corgipile.stores.ahead")
 
-__all__ = ["RemoteFile", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "run_cache"]
+__all__ = ["RemoteFile", "Scan", "file_of", "files_of_layout", "in_turn", "is_remote", "open_together", "this_scan"]
 
 MIN_DIRECT_READ, WINDOW_BYTES = 64 << 10, 16 << 10  # bytes: shorter reads fetch, and cache, a window
 MAX_WINDOWS = 16  # windows cached per file
@@ -39,8 +39,22 @@ MAX_CONCURRENT_RUNS = 8  # runs of rows, of about 1 MB each
 MAX_CONCURRENT_OPENS = 32  # files
 REMOTE_DEVICE = -1  # stands for a file's device number
 Result = TypeVar("Result")
-_run_cache: "ContextVar[Recent[File] | None]" = ContextVar("_kept", default=None)
 _opened: "weakref.WeakValueDictionary[int, RemoteFile]" = weakref.WeakValueDictionary()
+
+
+class Scan(NamedTuple):
+    """A read of many runs of rows.
+
+    Attributes:
+        in_flight: Bytes that may be in flight or unread.
+        cache: Files that the runs share; None outside of `in_turn`.
+    """
+
+    in_flight: int = DEFAULT_IN_FLIGHT
+    cache: Recent[File] | None = None
+
+
+_scan: ContextVar[Scan] = ContextVar("_scan", default=Scan())  # noqa: B039 - nothing changes it
 
 
 def file_of(path: "PathLike | File") -> File:
@@ -76,12 +90,7 @@ def _find_open(path: str, which: Identity | None) -> File | None:
 
 
 def open_together(paths: Sequence[PathLike | File], *, missing: bool = False) -> list[File | MissingFile]:
-    """Open many files concurrently: each waits for an answer of its store.
-
-    Args:
-        paths: Paths or URLs.
-        missing: Return the error of a missing file rather than raise it.
-    """
+    """Open many files concurrently: each waits for its store. ``missing``: return errors of missing files."""
 
     def open_one(path: PathLike | File) -> File | MissingFile:
         try:
@@ -99,9 +108,6 @@ def open_together(paths: Sequence[PathLike | File], *, missing: bool = False) ->
 
 class RemoteFile(File):
     """Reads byte ranges of an object in a store or on the web; thread-safe, and reopened when unpickled.
-
-    Args:
-        path: The object's location.
 
     Attributes:
         ranges: Reads the object's ranges.
@@ -202,7 +208,11 @@ def is_remote(table: Table) -> bool:
 
 
 def in_turn(
-    table: Table, read: Callable[[int, int], Result], runs: Iterable[tuple[int, int]], most: int | None = None
+    table: Table,
+    read: Callable[[int, int], Result],
+    runs: Iterable[tuple[int, int]],
+    most: int | None = None,
+    in_flight: int = DEFAULT_IN_FLIGHT,
 ) -> Iterator[Result]:
     """Read runs of rows one after the other; prefetch some if the table is remote.
 
@@ -210,7 +220,8 @@ def in_turn(
         table: The table.
         read: Reads a run.
         runs: First row, and the row after the last.
-        most: Runs in flight; None: half of `at_once` in runs of 1 MB.
+        most: Runs in flight; None: half of ``in_flight`` in runs of 1 MB.
+        in_flight: Bytes that may be in flight or unread.
 
     Example:
         >>> from corgipile.tables import open
@@ -221,14 +232,14 @@ def in_turn(
         yield from itertools.starmap(read, runs)
         return
     futures: deque[Future[Result]] = deque()
-    cache: Recent[File] = Recent(2)
-    most = max(2, min(MAX_CONCURRENT_RUNS, at_once() >> 21)) if most is None else most
+    scan = Scan(in_flight, Recent(2))
+    most = max(2, min(MAX_CONCURRENT_RUNS, in_flight >> 21)) if most is None else most
     pool = ThreadPoolExecutor(most, "corgipile-reader")
     try:
         with frugal():  # without it each thread would keep Arrow's freed memory
             for run in runs:
-                context = copy_context()  # it holds the limit of bytes in flight
-                context.run(_run_cache.set, cache)
+                context = copy_context()
+                context.run(_scan.set, scan)
                 futures.append(pool.submit(partial(context.run, read, *run)))
                 if len(futures) == most:
                     yield futures.popleft().result()
@@ -238,17 +249,13 @@ def in_turn(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def run_cache() -> "Recent[File] | None":
-    """Return the cache that the runs of `in_turn` share; None outside of it."""
-    return _run_cache.get()
+def this_scan() -> Scan:
+    """Return the scan of `in_turn` that this read belongs to, else one with defaults."""
+    return _scan.get()
 
 
 class _SequentialFile(RemoteFile):
-    """A remote object read sequentially by one thread.
-
-    Args:
-        file: The object.
-    """
+    """A remote object read sequentially by one thread."""
 
     def __init__(self, file: RemoteFile) -> None:
         self.__dict__.update(file.__dict__)

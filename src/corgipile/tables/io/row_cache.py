@@ -18,11 +18,6 @@ class RowCache:
 
     Rows that span many pages are read one by one. Without the cache each takes three reads: offsets, label and bytes.
 
-    Args:
-        rows: Rows of the table.
-        shape: Shape of a row's value.
-        dtype: Its dtype.
-
     Example:
         >>> cache = RowCache(3, ())
         >>> cache.take(np.array([2, 0]), lambda rows, at: rows * 10).tolist()

@@ -25,11 +25,6 @@ def shared(folder: Path, key: str, make: Callable[[], SpillFile]) -> SpillFile:
     killed process leaves no rows behind. Where other processes' descriptors cannot be opened (no ``/proc``), each
     process writes its own file.
 
-    Args:
-        folder: Folder of the spill files.
-        key: Identifies the table and its columns.
-        make: Writes the file.
-
     Example:
         >>> import tempfile
         >>> from corgipile.tables.io.spill import SpillWriter

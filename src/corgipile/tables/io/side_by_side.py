@@ -17,13 +17,7 @@ class _Cancelled(Exception):  # not an error: its consumer has stopped
 
 
 class _Run(Generic[Item]):
-    """An iterator that runs in another thread, some items ahead of its consumer.
-
-    Args:
-        make: Makes the iterator, in that thread.
-        size: Returns the bytes of an item.
-        most: Bytes of items that may be buffered.
-    """
+    """An iterator that runs in another thread, some items ahead of its consumer."""
 
     def __init__(self, make: Callable[[], Iterable[Item]], size: Callable[[Item], int], most: int) -> None:
         self._make, self._size, self._limit = make, size, most
@@ -78,11 +72,7 @@ def side_by_side(
 ) -> Generator[Iterable[Item]]:
     """Run iterators in threads and yield each; consume it before requesting the next.
 
-    Args:
-        makes: Functions that make the iterators, each called in its thread.
-        threads: Iterators that run at the same time.
-        size: Returns the bytes of an item.
-        most: Bytes of items that may be buffered per iterator.
+    Each is made in its thread and may buffer ``most`` bytes of items.
 
     Example:
         >>> runs = side_by_side([lambda: "ab", lambda: "cd"], 2, len, 1)

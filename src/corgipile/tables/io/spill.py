@@ -18,6 +18,7 @@ import numpy.typing as npt
 from corgipile import scratch
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.sizes import format_bytes
+from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT
 from corgipile.tables.io.descriptors import BorrowedDescriptor, identity_of
 from corgipile.tables.io.files import File, IntArray
 
@@ -129,11 +130,7 @@ def nameless(folder: Path) -> int:
 
 
 class SpillFile:
-    """An unnamed file of sections.
-
-    Args:
-        descriptor: The open file; closed with this object.
-    """
+    """An unnamed file of sections."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -165,6 +162,7 @@ class SpillWriter(io.RawIOBase):
     Args:
         folder: Folder of the file.
         file: The file if it exists already.
+        in_flight: Bytes of remote sources that may be in flight or unread meanwhile.
 
     Example:
         >>> writer = SpillWriter(Path("/tmp"))
@@ -174,9 +172,9 @@ class SpillWriter(io.RawIOBase):
         [b'rows']
     """
 
-    def __init__(self, folder: Path, file: SpillFile | None = None) -> None:
+    def __init__(self, folder: Path, file: SpillFile | None = None, in_flight: int = DEFAULT_IN_FLIGHT) -> None:
         super().__init__()
-        self._folder = folder
+        self._folder, self.in_flight = folder, in_flight
         with writing(folder):
             self._file = file or SpillFile(nameless(folder))
         self._places: list[tuple[int, int]] = []
@@ -199,21 +197,13 @@ class SpillWriter(io.RawIOBase):
         return self._at - self._base
 
     def write(self, data: Any) -> int:
-        """Append bytes.
-
-        Raises:
-            WriteFailed: The disk is almost full, or broken.
-        """
+        """Append bytes; raise WriteFailed if the disk is almost full or broken."""
         done = self.put(self.tell(), data)
         self._at += done
         return done
 
     def put(self, at: int, data: Any) -> int:
-        """Write bytes at a position of this section without moving the current one; return how many. Thread-safe.
-
-        Raises:
-            WriteFailed: The disk is almost full, or broken.
-        """
+        """Write bytes at a position of this section, thread-safe, as `write` but without moving; return how many."""
         view = memoryview(data).cast("B")
         self._unchecked += len(view)
         if self._unchecked >= CHECK_EVERY:
@@ -241,13 +231,7 @@ class SpillWriter(io.RawIOBase):
 
 
 class Section(File):
-    """Reads a section of a spill file as a file.
-
-    Args:
-        spill: The spill file, kept open by this object.
-        base: Where the section begins.
-        size: Its bytes.
-    """
+    """Reads a section of a spill file as a file."""
 
     def __init__(self, spill: SpillFile, base: int, size: int) -> None:
         self.spill, self.base, self.size = spill, base, size

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile.stores.ranges import Ranges as Remote
-from corgipile.tables.io.arriving import WINDOW, Ranges, at_once, joined, windows_of
+from corgipile.tables.io.arriving import WINDOW, Ranges, in_flight_of, joined, windows_of
 from corgipile.tables.io.files import File, IntArray
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.shared_spill import expect_room, shared
@@ -20,13 +20,7 @@ MIN_SKIPPED_GAP = 1 << 20  # bytes; a shorter gap costs less than another reques
 
 
 class Fetched(File):
-    """A remote object with some ranges in memory; the others are requested when read.
-
-    Args:
-        file: The object.
-        offsets: Where the ranges begin, ascending.
-        data: Their bytes.
-    """
+    """A remote object with some ranges in memory; the others are requested when read."""
 
     def __init__(self, file: RemoteFile, offsets: IntArray, data: Sequence[npt.NDArray[np.uint8]]) -> None:
         self.__dict__.update(file.__dict__)
@@ -51,10 +45,7 @@ def fetch(file: RemoteFile, ranges: Ranges, over: int = 0) -> Fetched:
 def copy_object(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
     """Copy an object to a spill file at the same positions; skipped bytes read as zeros.
 
-    Args:
-        file: The object.
-        gaps: Ranges to skip, int64[n, 2]: first byte, and the byte after the last; ascending.
-        out: The spill file.
+    ``gaps``: ascending ranges to skip, int64[n, 2].
     """
     gaps = gaps[gaps[:, 1] - gaps[:, 0] >= MIN_SKIPPED_GAP]
     starts, stops = np.append(0, gaps[:, 1]), np.append(gaps[:, 0], file.size)
@@ -64,30 +55,33 @@ def copy_object(file: RemoteFile, gaps: IntArray, out: SpillWriter) -> None:
         for start, stop in windows:
             out.put(start, file.whole(start, stop))
 
-    pool = ThreadPoolExecutor(at_once() // WINDOW, "corgipile-fetch")
+    threads = out.in_flight // WINDOW
+    pool = ThreadPoolExecutor(threads, "corgipile-fetch")
     try:
-        for future in [pool.submit(copy, number) for number in range(at_once() // WINDOW)]:
+        for future in [pool.submit(copy, number) for number in range(threads)]:
             future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     out.skip(file.size - out.tell())
 
 
-def copy_to_spill(files: Sequence[RemoteFile], folder: Path) -> None:
+def copy_to_spill(files: Sequence[RemoteFile], folder: Path, memory: int | None = None) -> None:
     """Copy objects to a spill file that the processes of this machine share; later reads use the copy.
+
+    ``memory`` limits the bytes in flight.
 
     Raises:
         WriteFailed: The disk is too full, or the folder is not writable.
     """
     key = "\0".join(["copied", *(file.place for file in files)])
     expect_room(folder, key, sum(file.size for file in files))
-    sections = shared(folder, key, lambda: _copy(files, folder)).sections()
+    sections = shared(folder, key, lambda: _copy(files, folder, memory)).sections()
     for file, section in zip(files, sections, strict=True):
         file.ranges, file.near = _Near(file.ranges, section), True
 
 
-def _copy(files: Sequence[RemoteFile], folder: Path) -> SpillFile:
-    with SpillWriter(folder) as out:
+def _copy(files: Sequence[RemoteFile], folder: Path, memory: int | None) -> SpillFile:
+    with SpillWriter(folder, in_flight=in_flight_of(memory)) as out:
         for file in files:
             with out.section():
                 copy_object(file, np.zeros((0, 2), np.int64), out)
@@ -95,12 +89,7 @@ def _copy(files: Sequence[RemoteFile], folder: Path) -> SpillFile:
 
 
 class _Near:
-    """The ranges of an object that has a local copy; see `corgipile.stores.ranges.Ranges`.
-
-    Args:
-        ranges: The object.
-        local: The copy.
-    """
+    """The ranges of an object that has a local copy; see `corgipile.stores.ranges.Ranges`."""
 
     def __init__(self, ranges: Remote, local: Section) -> None:
         self.url, self.size, self.etag, self._local = ranges.url, ranges.size, ranges.etag, local

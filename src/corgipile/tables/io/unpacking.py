@@ -40,13 +40,8 @@ def check_line(size: int, where: str) -> None:
 class Unpacking(io.RawIOBase):
     """A stream that is decompressed while it is read.
 
-    Args:
-        more: Returns at most the given number of next bytes; none at the end.
-        most: Largest unpacked size in bytes.
-
-    Attributes:
-        done: Bytes unpacked so far.
-        most: Largest unpacked size in bytes; may change while the stream is read.
+    ``more`` returns at most the given number of next bytes, none at the end. ``most``, the largest unpacked size, may
+    change while the stream is read; ``done`` counts the bytes unpacked so far.
 
     Example:
         >>> Unpacking(io.BytesIO(b"abcdef").read, 3).read(6)
@@ -64,11 +59,7 @@ class Unpacking(io.RawIOBase):
         return True
 
     def readinto(self, into: memoryview) -> int:  # type: ignore[override]
-        """Read into memory and return the bytes read.
-
-        Raises:
-            ValueError: The bytes exceed the limit, or do not decompress.
-        """
+        """Return the bytes read into memory; raise ValueError if they exceed the limit or do not decompress."""
         try:
             data = self._more(min(len(into), self.most - self.done + 1))
         except (zlib.error, lzma.LZMAError, EOFError, OSError) as error:
@@ -130,11 +121,7 @@ def inflate_reader(read: Callable[[int], bytes], wbits: int = -15) -> Callable[[
 
 
 def snappy(data: bytes) -> bytes:
-    """Decompress raw Snappy, whose first bytes state its unpacked size.
-
-    Raises:
-        ValueError: The stated size is impossible for such data.
-    """
+    """Decompress raw Snappy; raise ValueError if the unpacked size that it states is impossible."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 127) << shift
