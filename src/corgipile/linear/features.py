@@ -133,13 +133,7 @@ def find_inputs(
 
 
 def log_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
-    """Log which columns of a table are ignored because the training table did not have them.
-
-    Args:
-        schema: The table's schema.
-        params: The model's parameters; models that did not record the other columns log nothing.
-        label: The table's label column.
-    """
+    """Log which columns are ignored because the training table, whose columns the model recorded, did not have them."""
     if "others" not in params:
         return
     known = {*params["features"], *params["left_out"], *params["others"], params.get("label"), label, *PAIR}
@@ -150,12 +144,7 @@ def log_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None)
 
 
 def warn_left_out(table: Table, left_out: Mapping[str, str]) -> list[str]:
-    """Warn of columns that only a few cells keep from being features, and return the warnings.
-
-    Args:
-        table: The rows.
-        left_out: Why columns are not features.
-    """
+    """Warn of columns that only a few cells keep from being features, and return the warnings."""
     text = [name for name, why in left_out.items() if why == str(table.schema.field(name).type)]
     notes = [
         f"column {name!r} is left out as text, though {why}" for name, why in explain_text_columns(table, text).items()

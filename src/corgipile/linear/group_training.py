@@ -34,12 +34,7 @@ log = logging.getLogger("corgipile")
 def train_groups(
     given: TrainArguments, schedule: Schedule, opened: Table, save: Callable[[Model], object] | None
 ) -> Model:
-    """Train as `corgipile.train` does, one model per value of a column.
-
-    Raises:
-        BadArgument: The group column has another meaning too.
-        BudgetTooSmall: Models and group numbers take more than half of the memory.
-    """
+    """Train as `corgipile.train` does, one model per value of a column."""
     by = str(given.by)
     for name in ("label", "weight"):
         if by == getattr(given, name):
@@ -66,13 +61,7 @@ def _describe_memory(rows: int, groups: int, each: int) -> str:
 
 
 class GroupTraining(StackTraining):
-    """A training run of models by group.
-
-    Args:
-        *how: As for `StackTraining`.
-        known: The groups.
-        codes: The group number of each row.
-    """
+    """A training run of models by group; ``codes`` is the group number of each row."""
 
     def __init__(self, *how: Any, known: Values, codes: Codes) -> None:
         self._groups, self._by, self._codes = [*known.number_of], known.column, codes

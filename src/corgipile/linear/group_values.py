@@ -28,10 +28,6 @@ Codes = npt.NDArray[np.unsignedinteger[Any]]
 class Values:
     """The group number of each value; null is a value too.
 
-    Args:
-        column: The column.
-        values: The known values, in the order of their numbers.
-
     Example:
         >>> known = Values("region", ["north", None])
         >>> known.numbers(pa.array([None, "north"])).tolist(), known.describe(1)
@@ -56,16 +52,7 @@ class Values:
         return np.array(numbers, np.int64).take(flat(encoded.indices))
 
     def known(self, column: pa.Array, first: int, whose: str) -> npt.NDArray[np.int64]:
-        """Return the number of each value; all must be known.
-
-        Args:
-            column: The values.
-            first: The number of their first row.
-            whose: The table's name in errors.
-
-        Raises:
-            BadValue: A value has no model.
-        """
+        """Return the number of each value, the first that of row ``first``; raise BadValue if a value has no model."""
         numbers = self.numbers(column)
         if (unknown := np.flatnonzero(numbers < 0)).size:
             at, examples = int(unknown[0]), [shown(value) for value in [*self.number_of][:MAX_SHOWN]]
@@ -87,12 +74,7 @@ def shown(value: Value) -> str:
 
 
 def check_group(schema: pa.Schema, name: str, whose: str) -> None:
-    """Raise unless a column can define groups.
-
-    Raises:
-        MissingColumn: The column is missing.
-        BadSchema: Its type cannot define groups.
-    """
+    """Raise unless a column can define groups."""
     require(schema, [name], whose)
     kind, types = plain_type(schema.field(name).type), pa.types
     if not (types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind)):
@@ -104,14 +86,8 @@ def find_groups(
 ) -> tuple[list[Value], Codes]:
     """Return the groups of a table, ascending, null last, and the group number of each row.
 
-    Args:
-        table: The table.
-        name: The group column.
-        limit: The largest number of groups supported.
-        describe: Describes the memory that a number of groups needs; called for the error of too many.
-
-    Raises:
-        BudgetTooSmall: There are more than ``limit`` groups.
+    More than ``limit`` groups raise BudgetTooSmall, in which ``describe`` names the memory that a number of groups
+    needs.
 
     Example:
         >>> from corgipile.tables import open

@@ -19,11 +19,7 @@ __all__ = ["NullsAsNaN"]
 class NullsAsNaN(Wrapper):
     """A table whose null features read as NaN, so that the learner handles both the same way.
 
-    Args:
-        table: The rows.
-        inputs: The features.
-        *labels: Label and weight columns; with ``skip`` their nulls become NaN too.
-        skip: Whether to skip rows that cannot be trained on.
+    So do labels with ``skip``.
 
     Example:
         >>> from corgipile.linear.features import find_inputs

@@ -123,10 +123,7 @@ class Task:
     def sgd(self, schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> SGD:
         """Return an untrained SGD kernel, which standardises rows itself with ``scaled``.
 
-        Args:
-            schedule: The learning rates.
-            scaled: Whether the kernel standardises rows, if the task does.
-            left_out: Rows of the table that it does not see.
+        ``left_out`` rows are not its own.
         """
         return self.new_sgd(SGD, schedule, scaled=scaled, left_out=left_out)
 
@@ -186,15 +183,9 @@ class Task:
 
 
 def memory_for_rows(task: Task, memory: Size | None, models: int = 1) -> Size | None:
-    """Return the part of a budget for rows, without that for models of hashed features.
+    """Return the part of a budget for rows.
 
-    Args:
-        task: The task.
-        memory: The budget.
-        models: How many models train at once.
-
-    Raises:
-        BudgetTooSmall: The models take more than three quarters; the message names the memory that suffices.
+    So many models of hashed features may take three quarters, and are not part of it.
     """
     _check_width(task.inputs.width)
     if memory is None or task.encoding is None or task.encoding.hashing is None:
@@ -235,11 +226,7 @@ def _bytes(task: Task) -> int:
 
 
 def open_nonempty(source: Any) -> Table:
-    """Open a table for training.
-
-    Raises:
-        BadValue: It has no rows.
-    """
+    """Open a table for training; raise BadValue if it has no rows."""
     opened = open_table(source)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to train on")
@@ -259,14 +246,9 @@ def prepare(
     past: Model | None = None,
     on_bad: OnBad = "raise",
 ) -> Task:
-    """Return the task of the settings; `Task.with_statistics` reads what needs the whole table.
+    """Return the task of the settings, or of a warm start, ``past``.
 
-    Args:
-        table: The rows.
-        settings: The settings.
-        classes: The classes, if given.
-        past: The model of a warm start.
-        on_bad: Whether to skip rows that cannot be trained on.
+    `Task.with_statistics` reads what needs the whole table.
     """
     label, model, opened = settings.label, settings.model, table
     features, skip = _resolve_features(settings.features, past), on_bad == "skip"

@@ -187,12 +187,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
 
 
 def _labels_of(table: Table, given: SearchArguments) -> LabelSets:
-    """Read the labels of rows.
-
-    Raises:
-        BadArgument: A setting is not supported with labels, or the model is not binary.
-        BadLabel: No row has a label, or all have.
-    """
+    """Read the labels of rows; raise BadArgument for a setting that does not go with labels."""
     for name, got in changed(given, NOT_WITH_LABELS):
         raise BadArgument(f"{name} does not go with labels, got {got}")
     check_model(given.model)
@@ -217,11 +212,7 @@ def _known(record: Record) -> float:
 
 
 def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | None = None) -> Any:
-    """Return the memory for rows, without that for folds (a byte per row), labels, models and row numbers.
-
-    Raises:
-        BudgetTooSmall: Folds and labels take more than half.
-    """
+    """Return the memory for rows, without that for folds (a byte per row), labels, models and row numbers."""
     if given.memory is None:
         return None
     rows, width = len(task.source), task.row_bytes

@@ -29,15 +29,9 @@ log = logging.getLogger("corgipile")
 
 
 class Runs(Stack):
-    """The models of a search: one per point, fold and label.
+    """The models of a search: one per point, fold and label; ``parts`` is the fold of each row.
 
-    Args:
-        tasks: The task of each grid point.
-        schedules: The learning rates of each point.
-        point_names: The text of each point; None if the user chose its rate.
-        parts: The fold of each row.
-        folds: The number of folds.
-        found: The labels of rows, if they may have several.
+    The point's name is None if the user chose its rate.
     """
 
     def __init__(
@@ -71,11 +65,7 @@ class Runs(Stack):
         super().__init__(tasks[0], scaler, runs, each=each, threads=len(runs), parts=parts, sets=sets)
 
     def learn(self, feeder: BufferedReader, epochs: int, on_rows: Callable[[int], object] | None) -> None:
-        """Train all epochs.
-
-        Raises:
-            BadLabel: All rows of a class are in one fold.
-        """
+        """Train all epochs; raise BadLabel if all rows of a class are in one fold."""
         kinds = len(self._task.classes) if self._sets is None else len(self._sets)
         counts = np.zeros((kinds, self._folds), np.int64)
         untrained = Untrained(self._task.loss, len(self._task.classes), self._folds)
