@@ -43,13 +43,7 @@ class Labels:
     """
 
     def __init__(
-        self,
-        table: Table,
-        label: str,
-        model: str,
-        *,
-        skip: bool = False,
-        classes: npt.NDArray[Any] | None = None,
+        self, table: Table, label: str, model: str, *, skip: bool = False, classes: npt.NDArray[Any] | None = None
     ) -> None:
         kind = check_label(table, label)
         self._dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())

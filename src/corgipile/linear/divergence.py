@@ -36,10 +36,7 @@ class Untrained:
             self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
 
     def add(
-        self,
-        labels: npt.NDArray[Any],
-        weights: npt.NDArray[Any] | None = None,
-        numbers: Numbers | None = None,
+        self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None, numbers: Numbers | None = None
     ) -> None:
         """Add labels, each to the model of its number; those that cannot be trained on are ignored."""
         if not self.loss.numbers:

@@ -100,8 +100,7 @@ class DualVariables:
         """Yield slices of ascending rows whose mapped pages fit the limit; earlier pages are dropped."""
         assert self._map is not None  # noqa: S101 - for the type checker: callers checked it
         most = max(1, (self._limit or 0) // MAPPED_BYTES - 1)
-        windows = rows * (self._each * 8) // MAPPED_BYTES
-        start = 0
+        windows, start = rows * (self._each * 8) // MAPPED_BYTES, 0
         while start < len(rows):
             stop = int(np.searchsorted(windows, windows[start] + most))
             yield slice(start, stop)

@@ -309,11 +309,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         return self._fit_coded(partial(_as_table, x), y, known, more=True, weights=weights)
 
     def _fit_coded(
-        self,
-        table: Callable[[npt.NDArray[Any]], Any],
-        y: npt.NDArray[Any],
-        classes: npt.NDArray[Any],
-        **options: Any,
+        self, table: Callable[[npt.NDArray[Any]], Any], y: npt.NDArray[Any], classes: npt.NDArray[Any], **options: Any
     ) -> Self:
         """Train on the table that ``table`` returns for the class numbers of ``y``."""
         if len(classes) < 2:

@@ -69,7 +69,8 @@ class Features:
     ) -> BufferedReader:
         """Open a reader of these features, the label and the weight; other arguments are those of `BufferedReader`."""
         labels = [name for name in (label, weight) if name is not None]
-        casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
+        halves = [name for name in labels if pa.types.is_float16(table.schema.field(name).type)]
+        casts: dict[str, Any] = dict.fromkeys(halves, np.float32)
         names: list[str] = [*self.columns, *labels] if self.sparse else [self.name, *labels]
         if not self.sparse:
             casts |= {self.name: self.dtype}
@@ -79,10 +80,6 @@ class Features:
             also["widths"] = lists
         how: dict[str, Any] = {"order": order, "memory": memory, "seed": seed, "label": label}
         return BufferedReader(table, columns=names, casts=casts, **how, **also)
-
-
-def _is_half(table: Table, label: str) -> bool:
-    return bool(pa.types.is_float16(table.schema.field(label).type))
 
 
 def find_inputs(

@@ -55,9 +55,8 @@ def train_groups(
 def _describe_memory(rows: int, groups: int, each: int) -> str:
     """Return the bytes of models and group numbers as text, with the memory that suffices."""
     models, codes = groups * each, rows * np.min_scalar_type(groups).itemsize
-    return (
-        f"models by group take {models} bytes and the groups of {rows} rows {codes}; give memory={2 * (codes + models)}"
-    )
+    taken = f"models by group take {models} bytes and the groups of {rows} rows {codes}"
+    return f"{taken}; give memory={2 * (codes + models)}"
 
 
 class GroupTraining(StackTraining):
@@ -128,10 +127,7 @@ class GroupTraining(StackTraining):
         log.info("models of %d groups of %r", len(rows), self._by)
         if not rows:
             return
-        for count, what in (
-            (0, "no row to train on; their models are constant"),
-            (1, "one row"),
-        ):
+        for count, what in enumerate(("no row to train on; their models are constant", "one row")):
             found = [self._groups[at] for at, one in enumerate(rows) if one == count]
             if found:
                 self.task.note(f"{len(found)} of {len(rows)} groups of {self._by!r} have {what}: {_listed(found)}")

@@ -101,7 +101,10 @@ def find_groups(
         for start, column in scan_column(table, name):
             numbers = seen.numbers(column, learn=True)
             if len(seen.number_of) > limit:
-                raise _exceeds_memory(int(limit), name, describe(_count(table, name)))
+                raise BudgetTooSmall(
+                    f"column {name!r} has more than {int(limit)} groups, more models than half of the memory holds: "
+                    f"{describe(_count(table, name))}, or group by a column of fewer values"
+                )
             needed = np.min_scalar_type(len(seen.number_of))
             if needed.itemsize > codes.itemsize:
                 codes = codes.astype(needed)
@@ -115,13 +118,6 @@ def find_groups(
 
 def _too_many_values(name: str) -> BadArgument:
     return BadArgument(f"column {name!r} has more than {MAX_GROUPS} values, too many for groups")
-
-
-def _exceeds_memory(limit: int, name: str, need: str) -> BudgetTooSmall:
-    return BudgetTooSmall(
-        f"column {name!r} has more than {limit} groups, more models than half of the memory holds: {need}, "
-        "or group by a column of fewer values"
-    )
 
 
 def _count(table: Table, name: str) -> int:

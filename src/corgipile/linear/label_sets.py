@@ -63,9 +63,8 @@ class LabelSets:
         if self.column is None and NAME in source.schema.names:
             raise BadArgument(f"the column name {NAME!r} is reserved for label sets; rename the column")
         columns = self.labels if self.column is None else [self.column]
-        return Labelled(
-            select(source, [name for name in source.schema.names if name not in columns]), self.name, self.numbers
-        )
+        others = [name for name in source.schema.names if name not in columns]
+        return Labelled(select(source, others), self.name, self.numbers)
 
 
 def find_label_sets(
@@ -177,8 +176,7 @@ def _distinct(bits: npt.NDArray[np.uint8], kind: Any) -> tuple[npt.NDArray[Any],
 
 def _values(table: Table, name: str, most: float) -> set[Label]:
     """Return the distinct labels of a list column; raise BudgetTooSmall if they take more than ``most`` bytes."""
-    seen: set[Label] = set()
-    used = 0
+    seen, used = set[Label](), 0
     for _, _, values, _ in _items(table, name, 1):
         distinct = pc.unique(values)
         for start in range(0, len(distinct), LOOKED_UP):

@@ -193,12 +193,10 @@ def memory_for_rows(task: Task, memory: Size | None, models: int = 1) -> Size | 
     limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
     taken = _bytes(task) * models
     if taken > limit * MAX_SHARE:
-        usage = (
-            f"the model takes {format_bytes(taken)}" if models == 1 else f"{models} models take {format_bytes(taken)}"
-        )
+        usage = "the model takes" if models == 1 else f"{models} models take"
         raise BudgetTooSmall(
-            f"memory is {memory!r}: {usage} in training, with hash_bits={task.encoding.hashing.bits}; "
-            f"give memory={int(taken / MAX_SHARE) + 1}, or fewer bits"
+            f"memory is {memory!r}: {usage} {format_bytes(taken)} in training, with "
+            f"hash_bits={task.encoding.hashing.bits}; give memory={int(taken / MAX_SHARE) + 1}, or fewer bits"
         )
     return limit - taken
 
@@ -218,11 +216,7 @@ def _bytes(task: Task) -> int:
     if 0 < most_classes(task.kind) <= 2:  # any two classes will do
         task = replace(task, labels=Labels(task.source, task.label, task.kind, classes=np.arange(2)))
     sgd = task.sgd(Schedule(DEFAULT_STEP.usual, 1.0, 0.0, None, DEFAULT_STEP.name))
-    return (
-        sgd.bytes
-        + sgd.outputs * sgd.inputs.width * 2 * sgd.inputs.dtype.itemsize
-        + sgd.state_rows * sgd.inputs.width * 8
-    )
+    return sgd.bytes + sgd.inputs.width * (sgd.outputs * 2 * sgd.inputs.dtype.itemsize + sgd.state_rows * 8)
 
 
 def open_nonempty(source: Any) -> Table:
@@ -239,12 +233,7 @@ def order_of(order: Any, memory: Any) -> Any:
 
 
 def prepare(
-    table: Table,
-    settings: Settings,
-    *,
-    classes: Any = None,
-    past: Model | None = None,
-    on_bad: OnBad = "raise",
+    table: Table, settings: Settings, *, classes: Any = None, past: Model | None = None, on_bad: OnBad = "raise"
 ) -> Task:
     """Return the task of the settings, or of a warm start, ``past``.
 
@@ -337,9 +326,8 @@ def _with_scaling(task: Task, standardize: bool | None, past: Model | None, tabl
         if seen.unscaled:
             task.hint_scaling(seen.describe_scales())
         return task
-    return replace(
-        task, inputs=_widened(inputs, task.source), standardize=True, keep_flags=standardize is None, scaling=scaling
-    )
+    keeps, inputs = standardize is None, _widened(inputs, task.source)
+    return replace(task, inputs=inputs, standardize=True, keep_flags=keeps, scaling=scaling)
 
 
 def _widened(inputs: Features, table: Table) -> Features:
@@ -367,9 +355,8 @@ def _check_warm_start(past: Model, task: Task) -> None:
     if type(past) is not Model:
         raise BadArgument("warm_start must be a single model, got models by group or label; use of(...)")
     if past.loss != task.loss or past.width != inputs.width:
-        raise BadArgument(
-            f"warm_start must be a {task.kind} model of {inputs.width} features, got {past.kind} of {past.width}"
-        )
+        needed = f"a {task.kind} model of {inputs.width} features"
+        raise BadArgument(f"warm_start must be {needed}, got {past.kind} of {past.width}")
     if known and names and known != names:
         raise BadArgument(f"features must be those of warm_start, {listed(known)}, got {listed(names)}")
     if not np.array_equal(past.classes, task.classes):

@@ -166,11 +166,8 @@ def learnt_of(tensors: dict[str, npt.NDArray[Any]], predictor: npt.NDArray[Any])
     fits = center.shape == scale.shape == (width,) and center.dtype == scale.dtype == np.float64
     fits = fits and coef.shape == predictor.shape and intercept.shape == predictor.shape[:1]
     fits = fits and coef.dtype == intercept.dtype == predictor.dtype
-    if (
-        not fits
-        or not all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
-        or not (scale > 0).all()
-    ):
+    finite = all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
+    if not fits or not finite or not (scale > 0).all():
         raise ValueError("its scaling does not fit its coefficients")
     if state is not None and not _is_optimizer_state(state, width):
         raise ValueError("its optimizer state does not fit its weights")
@@ -189,17 +186,11 @@ def check_model(model: "Model") -> None:
     outputs = outputs_of(model.kind, model.classes) * model.models
     if model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
-    if (
-        model.coef.shape[0] != outputs
-        or model.intercept.shape != (outputs,)
-        or model.intercept.dtype != model.coef.dtype
-    ):
+    fits = model.coef.shape[0] == outputs and model.intercept.shape == (outputs,)
+    if not fits or model.intercept.dtype != model.coef.dtype:
         raise ValueError(f"{outputs} outputs, but coefficients {model.coef.shape}, intercepts {model.intercept.shape}")
-    if (
-        model.classes.ndim != 1
-        or model.classes.dtype.kind not in ("biufU" if model.params.get("encoding") else "biuf")
-        or (np.unique(model.classes) != model.classes).any()
-    ):
+    classes, kinds = model.classes, "biufU" if model.params.get("encoding") else "biuf"
+    if classes.ndim != 1 or classes.dtype.kind not in kinds or (np.unique(classes) != classes).any():
         raise ValueError("its classes must ascend")
     most = most_classes(model.kind)
     if not min(most, 2) <= len(model.classes) <= most:

@@ -167,9 +167,8 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         task = task.with_statistics()
         tasks = [replace(task, batch_size=one.batch_size, average=uses_average(one, one.model)) for one in candidates]
-        names = [
-            None if one.learning_rate else f"{point}" for one, point in zip(candidates, points(given.grid), strict=True)
-        ]
+        both = zip(candidates, points(given.grid), strict=True)
+        names = [None if one.learning_rate else f"{point}" for one, point in both]
         with Runs(tasks, schedules, names, parts, given.folds, found) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label, task.weight) as held_out:
@@ -232,11 +231,5 @@ def _result(point: Record, figures: Sequence[Figures]) -> Record:
     if not all(map(math.isfinite, losses)):
         undefined = {"score": math.nan, "score_spread": math.nan, "loss": math.inf, "loss_spread": math.nan}
         return {**point, **undefined, "scores": scores}
-    return {
-        **point,
-        "score": fmean(scores),
-        "score_spread": stdev(scores),
-        "loss": fmean(losses),
-        "loss_spread": stdev(losses),
-        "scores": scores,
-    }
+    score = {"score": fmean(scores), "score_spread": stdev(scores)}
+    return {**point, **score, "loss": fmean(losses), "loss_spread": stdev(losses), "scores": scores}

@@ -110,10 +110,9 @@ class Runs(Stack):
             if not found.rows and not run.error:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
             if not found.weight and not run.error:
-                raise BadValue(
-                    f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be evaluated"
-                )
-        by_run = {id(run): found for run, found in zip(trained, figures, strict=True)}
+                zero = f"the weights of fold {run.fold} of {feeder.table!r} are all zero"
+                raise BadValue(f"{zero}: it cannot be evaluated")
+        by_run = dict(zip(map(id, trained), figures, strict=True))
         return [self._by_fold([by_run[id(run)] for run in point]) for point in self.points]
 
     def _by_fold(self, figures: list[Figures]) -> list[Figures]:
@@ -130,9 +129,8 @@ class Runs(Stack):
         labels, folds = step.labels[step.visit], step.numbers
         assert folds is not None  # noqa: S101 - for the type checker
         if self._found is not None:
-            counts += np.bincount(labels.astype(np.intp) * self._folds + folds, minlength=counts.size).reshape(
-                counts.shape
-            )
+            places = labels.astype(np.intp) * self._folds + folds
+            counts += np.bincount(places, minlength=counts.size).reshape(counts.shape)
         elif not untrained.loss.numbers:
             self._count_classes(counts, labels, folds)
         else:
