@@ -18,8 +18,9 @@ from planted import HONEST, LABELS, ROWS, Epochs, alone, shuffled, two
 import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
+from corgipile.quality.codes import Classes
 from corgipile.quality.faults import worker_faults
-from corgipile.quality.visits import hash_of_all, mixed
+from corgipile.quality.visits import VisitWatch, hash_of_all, mixed
 from corgipile.verdicts import FAULTS
 
 
@@ -305,6 +306,16 @@ def test_a_live_audit_goes_to_another_process():
     assert delivered == ROWS
     assert arrived.report() == watched.report()
     assert arrived.report().as_dict()["epochs"][0]["visits"] == ROWS
+
+
+def test_reusable_buffers_stay_in_their_process():
+    classes, rows = Classes(), 100_000
+    for _ in range(2):
+        classes.codes(np.zeros(rows, np.int64))
+    visits = VisitWatch(rows)
+    visits.add(np.arange(rows), np.array([rows]))
+    assert len(pickle.dumps(classes)) < rows
+    assert len(pickle.dumps(visits)) < 8 * rows
 
 
 class Pair(NamedTuple):

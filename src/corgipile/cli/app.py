@@ -66,9 +66,8 @@ class Commands(TyperGroup):
         del ctx
         wide = formatter.width - 6 - max(map(len, COMMANDS))
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, TyperCommand(name, help=_about(name)).get_short_help_str(wide)) for name in COMMANDS]
-            )
+            about = (TyperCommand(name, help=_about(name)).get_short_help_str(wide) for name in COMMANDS)
+            formatter.write_dl(list(zip(COMMANDS, about, strict=True)))
 
 
 def _load(name: str) -> Any:
@@ -87,10 +86,8 @@ def _about(name: str) -> str | None:
     source = getattr(spec and spec.loader, "get_source", lambda _: None)(f"corgipile.cli.{name}")
     if source is None:  # compiled modules only
         return str(_load(name).help)
-    functions = (
-        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "command"
-    )
-    return ast.get_docstring(next(functions))
+    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    return ast.get_docstring(next(node for node in functions if node.name == "command"))
 
 
 app = typer.Typer(

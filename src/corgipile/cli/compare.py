@@ -128,7 +128,6 @@ def show(results: Sequence[Any], title: str, *, held_out: bool) -> None:
 
 
 def _cells(result: Any, metric: str) -> tuple[str, ...]:
-
     if result.failure:
         return ()
     share = metric == "accuracy"

@@ -100,12 +100,7 @@ def show_table(
 ) -> None:
     """Print a table: the first column aligns left, others right; names with spaces take two lines.
 
-    Args:
-        title: A line before it, or empty.
-        head: The column names.
-        rows: The cells.
-        spare: Columns to omit, in this order, if the terminal is too narrow.
-        end: The width; by default the terminal's.
+    Columns of ``spare`` are omitted, in this order, if the terminal, or ``end``, is too narrow.
     """
     wide = end or terminal_width()
     columns = [[*_two_lines(name), *(row[at] for row in rows)] for at, name in enumerate(head)]

@@ -56,18 +56,15 @@ def command(
     show_facts(f"{evaluation.rows:,} rows", list(figures.items()))
     if evaluation.skipped:
         what, them = ("row", "it") if evaluation.skipped == 1 else ("rows", "them")
-        typer.echo(
-            f"corgipile: {evaluation.skipped:,} {what} skipped: the model cannot be evaluated on {them}", err=True
-        )
+        message = f"{evaluation.skipped:,} {what} skipped: the model cannot be evaluated on {them}"
+        typer.echo(f"corgipile: {message}", err=True)
     if classes:
         _show_classes(classes, evaluation.confusion)
     if bins_of:
-        head = ("probability", "predicted", "observed", "weight")
-        rows = [
-            (f"{one['low']:.3g} to {one['high']:.3g}", *(_shown(one[name]) for name in head[1:])) for one in bins_of
-        ]
+        names = ("predicted", "observed", "weight")
+        rows = [(f"{one['low']:.3g} to {one['high']:.3g}", *(_shown(one[name]) for name in names)) for one in bins_of]
         typer.echo("")
-        show_table("", head, rows)
+        show_table("", ("probability", *names), rows)
 
 
 def _check_labels(positive: str | None, bins: int, on_bad: str) -> None:
@@ -82,35 +79,31 @@ def _show_labels(model: Any, rows: Any, label: str | None, weight: str | None, *
     figures, each = model.figures(rows, columns_of(label), weight)
     labels = each.to_pylist()
     if json:
-        document = {"figures": figures, "rows": len(rows)}
-        show_json(document | {"labels": [{name: _number(value) for name, value in one.items()} for one in labels]})
+        show_json({"figures": figures, "rows": len(rows), "labels": labels})
         return
     facts = {name.replace("_", " "): _shown(value) for name, value in figures.items()}
     show_facts(f"{len(rows):,} rows", list(facts.items()))
+    _show_each(["label", "precision", "recall", "f1", "weight"], labels)
+
+
+def _show_each(head: list[str], each: list[dict[str, Any]]) -> list[str]:
+    """Show the metrics of each class or label, numbered and shortened if too wide; return the whole names."""
+    names = [printable(str(one[head[0]])) for one in each]
+    figures = [tuple(map(_shown, list(one.values())[1:])) for one in each]
+    left = terminal_width() - table_width(head[1:], figures) - len(COLUMN_GAP)
+    fitting = names if max(map(len, names)) <= left else _numbered(names, left)
     typer.echo("")
-    head = ["label", "precision", "recall", "f1", "weight"]
-    shown = [tuple(map(_shown, list(one.values())[1:])) for one in labels]
-    names = _fit_names([printable(str(one["label"])) for one in labels], head[1:], shown)
-    show_table("", head, [(name, *one) for name, one in zip(names, shown, strict=True)])
-
-
-def _fit_names(names: list[str], head: list[str], rows: list[tuple[str, ...]]) -> list[str]:
-    """Number and shorten the names of rows if they are too wide for the terminal."""
-    left = terminal_width() - table_width(head, rows) - len(COLUMN_GAP)
-    return names if max(map(len, names)) <= left else _numbered(names, left)
+    show_table("", head, [(name, *one) for name, one in zip(fitting, figures, strict=True)])
+    return names
 
 
 def _show_classes(classes: list[dict[str, Any]], confusion: Any) -> None:
-    head, names = list(classes[0]), [printable(str(one["class"])) for one in classes]
-    figures = [tuple(map(_shown, list(one.values())[1:])) for one in classes]
-    names = _fit_names(names, head[1:], figures)
-    typer.echo("")
-    show_table("", head, [(name, *one) for name, one in zip(names, figures, strict=True)])
+    names = _show_each(list(classes[0]), classes)
     if len(classes) > MAX_MATRIX_CLASSES:
         note(f"use --json for the confusion matrix of {len(classes)} classes")
         return
     typer.echo("")
-    _show_confusion([printable(str(one["class"])) for one in classes], confusion.tolist())
+    _show_confusion(names, confusion.tolist())
 
 
 def _show_confusion(names: list[str], confusion: list[list[float]]) -> None:
@@ -127,18 +120,11 @@ def _show_confusion(names: list[str], confusion: list[list[float]]) -> None:
         show_table("", ["actual", *numbers], [(name, *line) for name, line in zip(named, cells, strict=True)])
         note("columns: the predicted class, by number")
         return
-    off = [
-        (-count, at, predicted)
-        for at, line in enumerate(confusion)
-        for predicted, count in enumerate(line)
-        if at != predicted
-    ]
-    worst = [(at, predicted, _shown(-count)) for count, at, predicted in sorted(off)[:MAX_PAIRS] if count]
+    cells_of = ((-count, at, to) for at, line in enumerate(confusion) for to, count in enumerate(line) if at != to)
+    worst = [(at, to, _shown(-count)) for count, at, to in sorted(cells_of)[:MAX_PAIRS] if count]
     wide = max((len(shown) for *_, shown in worst), default=0)
     short = _numbered(names, (terminal_width() - max(wide, len("weight")) - 2 * len(COLUMN_GAP)) // 2)
-    show_table(
-        "", ["actual", "predicted", "weight"], [(short[at], short[predicted], shown) for at, predicted, shown in worst]
-    )
+    show_table("", ["actual", "predicted", "weight"], [(short[at], short[to], shown) for at, to, shown in worst])
     note(f"the confusion matrix of {len(names)} classes is wider than the terminal; use --json for all of it")
 
 
@@ -158,15 +144,10 @@ def _numbered(names: list[str], wide: int) -> list[str]:
 def _document(evaluation: Any, classes: list[dict[str, Any]], bins_of: list[dict[str, Any]]) -> dict[str, Any]:
     document: dict[str, Any] = {"figures": evaluation.figures, "rows": evaluation.rows, "skipped": evaluation.skipped}
     if classes:
-        document["classes"] = [{name: _number(value) for name, value in one.items()} for one in classes]
+        document["classes"] = classes
     if evaluation.confusion is not None:
         document["confusion"] = evaluation.confusion.tolist()
     return document | ({"calibration": bins_of} if bins_of else {})
-
-
-def _number(value: Any) -> Any:
-    """Return a number for JSON: NaN is null."""
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _shown(value: float) -> str:

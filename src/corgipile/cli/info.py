@@ -64,10 +64,7 @@ def lines_of(facts: "About", block: str) -> list[tuple[str, str]]:
     """Return the facts as names and formatted values."""
     lines = [
         ("rows", f"{facts.rows:,}"),
-        (
-            "bytes",
-            f"{facts.nbytes:,} ({format_bytes(facts.nbytes)}; {facts.nbytes / max(1, facts.rows):.1f} a row)",
-        ),
+        ("bytes", f"{facts.nbytes:,} ({format_bytes(facts.nbytes)}; {facts.nbytes / max(1, facts.rows):.1f} a row)"),
         ("natural unit", f"{facts.unit:,} row{'s' * (facts.unit != 1)}"),
         (f"blocks of {block}", f"{facts.blocks:,} of {facts.block_rows:,} rows"),
         *((f"column {name}", kind) for name, kind in facts.columns.items()),

@@ -1,6 +1,6 @@
 """``corgipile inspect``."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -57,8 +57,9 @@ def command(
     if json:
         show_json({**vars(facts), "plan": {"error": why} if plan is None else choice_facts(plan, cost)})
         return
-    lines = [*lines_of(facts, block), ("layout", facts.layout), *_sorted(facts), *_clusters(facts), *_missing(facts)]
-    show_facts(" ".join(table), lines)
+    ordered = [(f"sorted by {name}", f"{way} from row group to row group") for name, way in facts.sorted_by.items()]
+    more = [*_few(ordered), *_clusters(facts), *_missing(facts)]
+    show_facts(" ".join(table), [*lines_of(facts, block), ("layout", facts.layout), *more])
     if plan is None:
         note(f"No order fits: {why}")
         return
@@ -66,23 +67,16 @@ def command(
     note(f"`corgipile plan` would choose {order_text(plan.best)}.")
 
 
-def _sorted(facts: "About") -> list[tuple[str, str]]:
-    """Return lines on the file's sorted columns, from its footer."""
-    lines = [(f"sorted by {name}", f"{way} from row group to row group") for name, way in facts.sorted_by.items()]
+def _few(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     more = [("", f"and by {len(lines) - _MAX_COLUMNS} other columns")] if len(lines) > _MAX_COLUMNS else []
     return lines[:_MAX_COLUMNS] + more
 
 
 def _clusters(facts: "About") -> list[tuple[str, str]]:
     """Return lines on the columns that cluster rows: h_D is significantly above 1."""
-    above = {
-        name: clustering
-        for name, clustering in facts.by_column.items()
-        if clustering[0] > 1 + MARGIN + STANDARD_ERRORS * clustering[1]
-    }
-    lines = [(f"clustered by {name}", f"h_D {value:.3g} ± {error:.2g}") for name, (value, error) in above.items()]
-    if len(lines) > _MAX_COLUMNS:
-        lines = [*lines[:_MAX_COLUMNS], ("", f"and by {len(lines) - _MAX_COLUMNS} other columns")]
+    measured = [(name, h_d, error) for name, (h_d, error) in facts.by_column.items()]
+    clustered = [one for one in measured if one[1] > 1 + MARGIN + STANDARD_ERRORS * one[2]]
+    lines = _few([(f"clustered by {name}", f"h_D {h_d:.3g} ± {error:.2g}") for name, h_d, error in clustered])
     if lines and facts.by_rows != facts.block_rows:
         lines.append(("", f"in blocks of {facts.by_rows:,} rows"))
     none = f"none of {len(facts.by_column)} measurable columns"
@@ -93,6 +87,5 @@ def _missing(facts: "About") -> list[tuple[str, str]]:
     """Return a line on missing values in the sampled rows."""
     if not facts.sampled:
         return []
-    counts: Any = facts.missing.items()
-    text = ", ".join(f"{name} {count:,}" for name, count in counts) or "nothing"
+    text = ", ".join(f"{name} {count:,}" for name, count in facts.missing.items()) or "nothing"
     return [(f"null or NaN in {facts.sampled:,} rows", text)]

@@ -64,9 +64,8 @@ def command(
         ranks_shown = range(rewind.world_of(step, epoch=epoch)) if rank is None else [rank]
         rows_by_rank = {one: rewind.rows_of(step, rank=one, epoch=epoch).tolist() for one in ranks_shown}
         facts |= {"step": step, "ranks": [{"rank": one, "rows": rows} for one, rows in rows_by_rank.items()]}
-        lines = [
-            f"epoch {epoch}, step {step}, rank {one}: {' '.join(map(str, rows))}" for one, rows in rows_by_rank.items()
-        ]
+        where = f"epoch {epoch}, step {step}, rank"
+        lines = [f"{where} {one}: {' '.join(map(str, rows))}" for one, rows in rows_by_rank.items()]
     else:
         visits = [one for one in rewind.visits_of(row or [], epoch=epoch) if rank in (None, one.rank)]
         facts |= {"visits": [one._asdict() for one in visits]}
@@ -96,6 +95,5 @@ def _state(path: str) -> Any:
     try:
         return nesting.parse_json(text, path, ValueError)
     except ValueError as error:
-        raise StateMismatch(
-            f"{path} must be a JSON state, as json.dump(loader.state_dict()) writes it: {error}"
-        ) from None
+        rule = "must be a JSON state, as json.dump(loader.state_dict()) writes it"
+        raise StateMismatch(f"{path} {rule}: {error}") from None

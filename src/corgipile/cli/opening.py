@@ -56,9 +56,8 @@ def with_opening(function: Command) -> Command:
         ],
         "open": Open,
     } | ({"open_test": Annotated[Words, TEST]} if "test" in signature.parameters else {})
-    own = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kinds[name]) for name in kinds
-    ]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [inspect.Parameter(name, keyword, default=None, annotation=kind) for name, kind in kinds.items()]
 
     @functools.wraps(function)
     def run(*values: Any, **named: Any) -> Any:
@@ -77,19 +76,12 @@ def source_of(names: str | Sequence[str], *, test: bool = False) -> Any:
     """Return the source of a table: one name, a list of names, or ``x.npy,y.npy`` as features and labels.
 
     With options of the format, the table is opened.
-
-    Args:
-        names: The names.
-        test: Whether it is the test table.
     """
     given = _current.get()
-    names = [names] if isinstance(names, str) else names
-    sources = [_cached(_pair(name), given) for name in names]
+    sources = [_cached(_pair(name), given) for name in ([names] if isinstance(names, str) else names)]
     source = sources[0] if len(sources) == 1 else sources
     options = options_of((given.open_test if test else None) or given.open)
-    if not options:
-        return source
-    return cp.open(source, **options)
+    return cp.open(source, **options) if options else source
 
 
 def _cached(source: Any, given: _OpenOptions) -> Any:
@@ -106,10 +98,7 @@ def _pair(name: str) -> Any:
 
 
 def options_of(words: Words) -> dict[str, Any]:
-    """Parse KEY=VALUE options of formats.
-
-    Raises:
-        BadArgument: An option is unknown, given twice, or has an invalid value.
+    """Parse KEY=VALUE options of formats; each must be known and given once.
 
     Example:
         >>> options_of(["group=/train", "columns=x,y", "version=3", "types=x=float32,y=int8"])
@@ -155,11 +144,7 @@ def _pair_of(part: str) -> tuple[str, str]:
 
 
 def types_of(text: str) -> dict[str, str]:
-    """Parse types by column name.
-
-    Raises:
-        BadArgument: A name is empty, repeated or lacks a type.
-    """
+    """Parse types by column name, each with a type and once."""
     pairs = [_pair_of(part.strip()) for part in split_parts(text)]
     types = {name.strip(): kind.strip() for name, kind in pairs}
     if len(types) < len(pairs) or not all(types) or not all(types.values()):

@@ -34,9 +34,8 @@ def with_settings(arguments: type) -> Callable[[Command], Command]:
     """Add an option for each setting of a class to a command, which receives them by name."""
 
     def decorate(function: Command) -> Command:
-        (table, *own) = (
-            one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD
-        )
+        parameters = inspect.signature(function).parameters.values()
+        table, *own = (one for one in parameters if one.kind is not one.VAR_KEYWORD)
         settings = [_option(name, one) for name, one in declared(arguments).items() if one.setting.about]
         signature = inspect.Signature([table, *settings, *own])
         function.__signature__ = signature  # type: ignore[attr-defined]
@@ -52,21 +51,13 @@ def _option(name: str, setting: Declared) -> inspect.Parameter:
     flag = (f"--{name}",) if setting.default is False else ()
     kind: Any = setting.kind if plain else str | None
     default = setting.default if plain or isinstance(setting.default, str) else None
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, typer.Option(*flag, help=setting.setting.about)],
-    )
+    annotation = Annotated[kind, typer.Option(*flag, help=setting.setting.about)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def read(given: dict[str, Any]) -> dict[str, Any]:
     """Convert settings from the command line to Python values."""
-    return {name: value if value is None else READ.get(name, _same)(value) for name, value in given.items()}
-
-
-def _same(value: Any) -> Any:
-    return value
+    return {name: READ[name](value) if name in READ and value is not None else value for name, value in given.items()}
 
 
 def number_or_text(text: str) -> int | str:

@@ -59,10 +59,6 @@ def show(part: "LocalPart", *, quiet: bool, json: bool) -> None:
         names = ("rank", "world", "by", "unit", "units", "epoch")
         show_json({"path": str(part.folder), "rows": rows, "bytes": size} | {name: facts[name] for name in names})
     elif not quiet:
-        units = f"{facts['units']:,} units of {facts['unit']:,}"
-        typer.echo(
-            printable(
-                f"{part.folder}: {rows:,} rows of {facts['rows']:,}, {units}, {format_bytes(size)}, "
-                f"rank {facts['rank']} of {facts['world']}, epoch {part.epoch}"
-            )
-        )
+        units = f"{facts['units']:,} units of {facts['unit']:,}, {format_bytes(size)}"
+        place = f"rank {facts['rank']} of {facts['world']}, epoch {part.epoch}"
+        typer.echo(printable(f"{part.folder}: {rows:,} rows of {facts['rows']:,}, {units}, {place}"))

@@ -29,8 +29,7 @@ def command() -> None:
 @group.command("install")
 @guarded
 def install(
-    *,
-    pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; default: from PATH.")] = None,
+    *, pg_config: Annotated[str | None, typer.Option(help="pg_config of the server; default: from PATH.")] = None
 ) -> None:
     """Build the extension for a PostgreSQL server, 15 or later, and install it there."""
     target = postgres.installed(pg_config)

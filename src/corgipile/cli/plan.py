@@ -24,12 +24,7 @@ PRICE = re.compile(r"([$€£¥]?)\s*(\d+(?:\.\d+)?(?:e-?\d+)?)(?:/(\d+)?\s*(?:G
 
 
 class Price(NamedTuple):
-    """The price of a store request.
-
-    Attributes:
-        each: The price of one request.
-        sign: The currency sign, if given.
-    """
+    """The price of a store request, with a currency sign if given."""
 
     each: float
     sign: str = ""
@@ -62,8 +57,7 @@ def command(
     ] = None,
     price: Annotated[str | None, typer.Option(help="Price of store requests: '0.0004/1000GET'.")] = None,
     probe: Annotated[
-        bool | None,
-        typer.Option(help="Measure the device or bucket again, or never; default: once, then cached."),
+        bool | None, typer.Option(help="Measure the device or bucket again, or never; default: once, then cached.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -103,17 +97,14 @@ def show_choice(title: str, choice: "Choice", price: Price | None) -> None:
         deep = choice.probe.deep(choice.best.nbytes / choice.best.reads)
         note(f"{choice.probe}. Such reads need {deep} in flight for full speed. Epochs count as {applies}.")
     if choice.best.unpacked:
-        note(f"{_size(choice.best.unpacked)} are unpacked once before the first epoch.")
+        note(f"{format_bytes(choice.best.unpacked)} are unpacked once before the first epoch.")
     note(_reads(choice.best, price))
     if choice.advice is not None:
         note(f"Instead: {choice.advice}.")
 
 
 def price_of(text: str) -> Price:
-    """Parse the price of requests.
-
-    Raises:
-        BadArgument: The text is no price.
+    """Parse the price of requests; raise BadArgument if it is none.
 
     Example:
         >>> price_of("$0.4/1000GET"), price_of("1e-6")
@@ -134,20 +125,15 @@ def order_text(one: "Candidate") -> str:
 
 def _cells(one: "Candidate") -> tuple[str, ...]:
     rest, warm, cold = ("" if one is None else f"{one:.3g}" for one in (one.rest, one.warm, one.cold))
-    numbers = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", _size(one.memory), f"{one.deff:.3g}", rest, warm, cold)
-    return (one.title, *numbers, f"{one.reads:,}", _size(one.nbytes))
+    sizes = (f"{one.block_rows:,}", f"{one.blocks:,.0f}", format_bytes(one.memory), f"{one.deff:.3g}")
+    return (one.title, *sizes, rest, warm, cold, f"{one.reads:,}", format_bytes(one.nbytes))
 
 
 def _reads(one: "Candidate", price: Price | None) -> str:
     """Return a sentence on an epoch's reads and their price."""
     kind = ("read" if price is None else "request") + "s" * (one.reads != 1)
     cost = "" if price is None else f", for {price.of(one.reads)}"
-    return f"An epoch takes {one.reads:,} {kind}, {_size(one.nbytes)} in total{cost}."
-
-
-def _size(count: int) -> str:
-
-    return format_bytes(count)
+    return f"An epoch takes {one.reads:,} {kind}, {format_bytes(one.nbytes)} in total{cost}."
 
 
 def _facts(one: "Candidate", price: Price | None) -> dict[str, Any]:

@@ -37,12 +37,8 @@ def stoppable() -> Iterator[None]:
     before = {}
     _unreported.clear()
     if threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        before = {
-            number: handler
-            for number, handler in handlers.items()
-            if handler in (signal.SIG_DFL, signal.default_int_handler)
-        }
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        before = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) in usual}
     for number in before:
         signal.signal(number, _stop)
     hook = sys.unraisablehook

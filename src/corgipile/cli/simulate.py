@@ -68,14 +68,12 @@ def _span(both: tuple[int, int]) -> str:
 
 def _show(simulation: "Simulation") -> None:
     plan = simulation.plan
+    batches = f"{simulation.steps:,} batches of {simulation.batch:,}"
     title = f"{plan.world:,} ranks, fraction {plan.fraction:g}, {plan.units:,} blocks of {simulation.block:,} rows of "
     show_facts(
         title + format_bytes(simulation.row_bytes),
         [
-            (
-                "a rank's rows",
-                f"{_span(simulation.rows)}: {simulation.steps:,} batches of {simulation.batch:,} an epoch",
-            ),
+            ("a rank's rows", f"{_span(simulation.rows)}: {batches} an epoch"),
             ("it sends", f"{_span(simulation.moved)} blocks, {format_bytes(simulation.sent)} an epoch"),
             ("", f"{format_bytes(simulation.sent_per_step)} a step"),
             ("it receives", f"as much; {simulation.unbalanced:,} of the blocks counted do not balance"),

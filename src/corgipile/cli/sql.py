@@ -3,9 +3,9 @@
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,7 +23,6 @@ from corgipile.sql.runner import Runner, decode_script, open_connection, read_sc
 
 if TYPE_CHECKING:
     from corgipile.sql.answers.answers import Answers
-    from corgipile.sql.connection import Connection
 
 shell = lazy("corgipile.sql.shell.shell")  # needs prompt_toolkit
 _MAX_ROWS = 40  # shown of a result
@@ -54,17 +53,14 @@ def command(
             stream.reconfigure(errors="backslashreplace")  # for terminals with few characters
     answers = _answers(rows, csv=csv, json=json, quiet=quiet)
     silent = quiet or json
-    with _report_errors(answers, json=json), _connect(db, dsn, memory, trust) as connection:
-        runner = _runner(connection, answers, memory, quiet=silent)
+    tell: Callable[[str], None] = (lambda _: None) if silent else _note
+    with _report_errors(answers, json=json), open_connection(db=db, dsn=dsn, memory=memory, trust=trust) as connection:
+        runner = Runner(connection, answers, tell, lambda: TrainingBar(quiet=silent), memory)
         if scripts is None:
             _shell(runner)
         for script in scripts or ():
             runner.run(script)
         answers.close()
-
-
-def _connect(db: str | None, dsn: str | None, memory: str | None, trust: Any) -> "Connection":
-    return open_connection(db=db, dsn=dsn, memory=memory, trust=trust)
 
 
 def _scripts(statement: str | None, files: list[str] | None) -> list[str] | None:
@@ -84,14 +80,6 @@ def _answers(rows: int, *, csv: bool, json: bool, quiet: bool) -> "Answers":
     if csv:
         return CsvAnswers(sys.stdout.buffer)
     return JsonAnswers(sys.stdout) if json else TextAnswers(sys.stdout, terminal_width, rows=rows, quiet=quiet)
-
-
-def _runner(connection: "Connection", answers: "Answers", memory: str | None, *, quiet: bool) -> Runner:
-    return Runner(connection, answers, _nothing if quiet else _note, lambda: TrainingBar(quiet=quiet), memory)
-
-
-def _nothing(_: str) -> None:
-    pass
 
 
 def _note(text: str) -> None:

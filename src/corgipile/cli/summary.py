@@ -24,10 +24,8 @@ def command(
     summary = cp.load(model).summary(cp.open(source_of(table)), label, weight)
     columns = {"coef": summary.coef, "standard_error": summary.standard_error, "z": summary.z, "p": summary.p}
     columns |= {"low": summary.low, "high": summary.high}
-    each = zip(*columns.values(), strict=True)
-    rows = {
-        name: dict(zip(columns, map(float, row), strict=True)) for name, row in zip(summary.names, each, strict=True)
-    }
+    each = (dict(zip(columns, map(float, row), strict=True)) for row in zip(*columns.values(), strict=True))
+    rows = dict(zip(summary.names, each, strict=True))
     if json:
         show_json({"features": rows, "rows": summary.rows, "gap": summary.gap, "references": summary.references})
         return

@@ -4,7 +4,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,13 +44,13 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
     sync: Annotated[
-        str,
-        typer.Option(metavar="batch|epoch", help="Under torchrun: when ranks average their weights."),
+        str, typer.Option(metavar="batch|epoch", help="Under torchrun: when ranks average their weights.")
     ] = "batch",
     **settings: Any,
 ) -> None:
     """Train a linear model by SGD from a table of any size; under torchrun, on all ranks."""
-    is_follower = int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0"
+    several_ranks = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    is_follower = several_ranks and os.environ.get("RANK", "0") != "0"
     quiet = quiet or is_follower  # rank 0 reports for all
     save, test = settings["save"], settings["test"]
     if save is not None:
@@ -66,10 +66,9 @@ def command(
         order = order_of(settings["order"], block, buffer, balance, settings["label"])
         given = read(settings) | {"order": order}
         say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
-        with _ranks(sync) as ranks:
-            trained = training.train_among(
-                TrainArguments(opened, **given, callback=say, on_rows=watch.rows).checked(), ranks
-            )
+        with ranks_of.launched(sync) if several_ranks else nullcontext() as ranks:
+            arguments = TrainArguments(opened, **given, callback=say, on_rows=watch.rows)
+            trained = training.train_among(arguments.checked(), ranks)
     if is_follower:
         return
     if json:
@@ -84,28 +83,9 @@ def command(
 
 def _document(model: Any, path: str | None, *, diverged: bool) -> dict[str, Any]:
     """Return the facts of a model for JSON."""
-    return {
-        "model": model.kind,
-        "shape": model.coef.shape,
-        "features": model.features,
-        "label": model.label,
-        "left_out": model.left_out,
-        "diverged": diverged,
-        "params": model.params,
-        "notes": model.notes,
-        "history": model.history,
-        "path": path,
-    }
-
-
-@contextmanager
-def _ranks(sync: str) -> Iterator[Any]:
-    """Join the ranks of a launcher, if it started several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield None
-        return
-    with ranks_of.launched(sync) as ranks:
-        yield ranks
+    named = {name: getattr(model, name) for name in ("features", "label", "left_out")}
+    facts = {"model": model.kind, "shape": model.coef.shape, **named, "diverged": diverged}
+    return facts | {name: getattr(model, name) for name in ("params", "notes", "history")} | {"path": path}
 
 
 class _Lines(logging.Handler):
@@ -146,8 +126,7 @@ def _resumable(save: str | None, *, several: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         if _modified(save) != before:
             also = "" if several else f"; continue with --warm-start {save}"
-            message = printable(f"{save} holds the last complete epoch{also}")
-            typer.echo(f"corgipile: {message}", err=True)
+            typer.echo(f"corgipile: {printable(f'{save} holds the last complete epoch{also}')}", err=True)
         raise
 
 
@@ -156,9 +135,8 @@ def _modified(save: str | None) -> int:
 
 
 def _show(history: list[dict[str, Any]], save: str | None, *, several: bool) -> None:
-    scores = [
-        name for name in ("accuracy", "r2", "test_loss", "test_accuracy", "test_r2") if history and name in history[-1]
-    ]
+    known = history[-1] if history else {}
+    scores = [name for name in ("accuracy", "r2", "test_loss", "test_accuracy", "test_r2") if name in known]
     lines = [
         (
             str(record["epoch"]),
@@ -175,8 +153,7 @@ def _show(history: list[dict[str, Any]], save: str | None, *, several: bool) -> 
         also = "" if several else "; --test evaluates the model itself"
         note(f"running: each row is scored before the model trains on it{also}")
     for name, why in SKIPPED.items():
-        skipped = history[-1].get(name, 0) if history else 0
-        if skipped:
+        if skipped := known.get(name, 0):
             typer.echo(f"corgipile: {skipped:,} row{'s' * (skipped != 1)} {why}", err=True)
     if save is not None:
         typer.echo(printable(f"model written to {save}"))

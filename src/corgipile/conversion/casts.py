@@ -22,28 +22,17 @@ Make = Callable[[pa.Array, pa.DataType], pa.Array | None]
 
 
 def cast(source: Stream, wanted: Types | None, *, inexact: bool = False) -> Stream:
-    """Return a stream with columns cast to other types.
+    """Return a stream with columns cast to other types; ``inexact`` lets floats be rounded.
 
-    A type given for a list column is that of its items.
-
-    Args:
-        source: The stream.
-        wanted: Types by column name.
-        inexact: Whether floats may be rounded.
-
-    Raises:
-        MissingColumn: The stream lacks a named column.
-        BadSchema: A cast between two types does not exist.
-        BadValue: A value does not fit its type; raised when it is read.
+    A type given for a list column is that of its items. A value that does not fit its type raises BadValue when it is
+    read.
     """
-    kinds = {
-        name: _items(value_type(source.schema.field(name).type), kind)
-        for name, kind in chosen(wanted, source.schema.names, "the source").items()
-    }
+    named, schema = chosen(wanted, source.schema.names, "the source"), source.schema
+    kinds = {name: _items(value_type(schema.field(name).type), kind) for name, kind in named.items()}
     if not kinds:
         return source
-    fields = [field.with_type(kinds.get(field.name, field.type)) for field in source.schema]
-    schema = pa.schema(fields, source.schema.metadata)
+    fields = [field.with_type(kinds.get(field.name, field.type)) for field in schema]
+    schema = pa.schema(fields, schema.metadata)
     return source._replace(schema=schema, batches=_batches(source, schema, kinds, _rounded if inexact else _same))
 
 

@@ -20,10 +20,9 @@ def shape(found: Stream, label: str | int | None, columns: Sequence[str] | None,
     schema = found.schema
     target = label_name(schema.names, label) if found.labelled else None
     if columns is not None:
-        selected = check_columns(schema, columns)
-        schema = pa.schema(
-            [field for field in schema if field.name in selected or field.name == target], schema.metadata
-        )
+        names = check_columns(schema, columns)
+        selected = [field for field in schema if field.name in names or field.name == target]
+        schema = pa.schema(selected, schema.metadata)
     if target is not None and target != LABEL and LABEL in schema.names:
         raise BadSchema(f"column {target!r} cannot be renamed 'label': another column has that name")
     names = list(schema.names)
@@ -66,10 +65,8 @@ def _packed_schema(schema: pa.Schema, scalars: Sequence[str]) -> pa.Schema:
     others = [field for field in schema if field.name not in scalars]
     if any(field.name == FEATURES for field in others):
         raise BadSchema("pack needs the name 'features', which a column that is not numeric has")
-    features = pa.field(
-        FEATURES, pa.list_(pa.field("item", pa.float32(), nullable=False), len(scalars)), nullable=False
-    )
-    return pa.schema([features, *others], schema.metadata)
+    packed = pa.list_(pa.field("item", pa.float32(), nullable=False), len(scalars))
+    return pa.schema([pa.field(FEATURES, packed, nullable=False), *others], schema.metadata)
 
 
 def _pack(

@@ -96,12 +96,10 @@ def convert(
         raise BadArgument("inexact has no effect without types")
     kind = target_of(out, to)
     inputs: tuple[Any, ...] = (source, label if isinstance(label, str) and Path(label).is_file() else [])
-    limit = None if shard_size is None else parse_bytes(shard_size, "shard_size")
-    settings = Settings(limit, record_batch, compression)
+    settings = Settings.of(shard_size, record_batch, compression)
     check_out(out, kind, settings, inputs=inputs, overwrite=overwrite)
-    options = Options(
-        label, choice(header, "header"), pack, choice(zero_based, "zero_based"), types, parse_bytes(memory)
-    )
+    how = choice(header, "header"), pack, choice(zero_based, "zero_based"), types
+    options = Options(label, *how, parse_bytes(memory))
     typed = cast(stream(source, options), types, inexact=yes_or_no(inexact, "inexact"))
     _check_used(typed, header=header, zero_based=zero_based)
     inputs += typed.paths

@@ -70,14 +70,16 @@ def stream(source: Any, options: Options) -> Stream:
         refuse_logged(paths)
         partitioned = any(keys_of(path, Path(path).parent) for path in paths)  # the keys are columns
         if partitioned or any(map(_shares_columns, paths)):
-            return table_stream(_typed(tables.open(source), options.types), memory=options.memory)._replace(
-                paths=tuple(paths)
-            )
+            return _opened(source, options)._replace(paths=tuple(paths))
         return _chain([_open_path(path, options) for path in paths], options)
     if isinstance(source, Sequence) and not is_pair(source):
         if not source:
             raise BadArgument("source must name at least one source, got an empty list")
         return _chain([stream(part, options) for part in source], options)
+    return _opened(source, options)
+
+
+def _opened(source: Any, options: Options) -> Stream:
     return table_stream(_typed(tables.open(source), options.types), memory=options.memory)
 
 
@@ -147,7 +149,7 @@ def _is_csv(path: Path) -> bool:
 
 def _open_path(path: str, options: Options) -> Stream:
     if Path(path).is_dir():
-        return table_stream(_typed(tables.open(path), options.types), memory=options.memory)
+        return _opened(path, options)
     with readable(path), Path(path).open("rb") as file:
         magic = file.read(16)
     if magic[:4] == b"\xff\xff\xff\xff":
@@ -243,9 +245,7 @@ def _chain(streams: Sequence[Stream], options: Options) -> Stream:
         return first
     differ = not all(one.schema.equals(first.schema) for one in streams)
     if differ and all(one.paths and all(map(_is_joined, one.paths)) for one in streams):
-        return table_stream(_typed(tables.open(paths), options.types), memory=options.memory)._replace(
-            paths=tuple(paths)
-        )
+        return _opened(paths, options)._replace(paths=tuple(paths))
     schema = first.schema.with_metadata(_metadata([one.schema.metadata or {} for one in streams]))
     counts = [one.rows for one in streams]
     return Stream(

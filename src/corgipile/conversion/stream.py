@@ -7,16 +7,10 @@ import pyarrow as pa
 
 
 class Stream(NamedTuple):
-    """A sequence of record batches.
+    """A sequence of record batches, which can be read once; ``rows`` is None if unknown before the end.
 
-    Attributes:
-        schema: Schema of each batch.
-        batches: The batches; can be read once.
-        rows: Number of rows, None if unknown before the end.
-        paths: Files read.
-        labelled: Whether a column may be chosen as the label.
-        heeded: The options among ``header`` and ``zero_based`` that were used.
-        first: Number of the first row in the source, for messages.
+    A column may become the label if ``labelled``; ``heeded`` are the options among ``header`` and ``zero_based`` that
+    were used. ``first`` is the number of the first row in the source, for messages.
     """
 
     schema: pa.Schema

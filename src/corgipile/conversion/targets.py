@@ -39,10 +39,7 @@ def form_of(kind: str) -> Form:
 
 
 def target_of(out: PathLike, to: str | None) -> str:
-    """Return the format of an output.
-
-    Raises:
-        BadArgument: The format is unknown, or differs from the name's ending.
+    """Return the format of an output; raise BadArgument if it is unknown, or differs from the name's ending.
 
     Example:
         >>> target_of("rows-%06d.tar", None), target_of("rows", None), target_of("rows", "mds")

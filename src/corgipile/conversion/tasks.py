@@ -25,7 +25,7 @@ from corgipile.conversion.writers.goals import goal_of, numbered_name
 from corgipile.conversion.writers.parts import Parts
 from corgipile.errors import BadArgument, WriteFailed
 from corgipile.outputs import PathLike, refuse_url
-from corgipile.sizes import Size, parse_bytes, yes_or_no
+from corgipile.sizes import Size, yes_or_no
 from corgipile.tables import Table
 from corgipile.tables.arrow.writer import plain
 from corgipile.tables.table import even_cuts
@@ -49,11 +49,7 @@ Merge = Callable[[int, Iterable[pa.Buffer]], Written]
 
 
 class Engine(Protocol):
-    """Runs pickled tasks on any process or machine, and again after a failure.
-
-    Attributes:
-        largest: Bytes that a task may deal at most.
-    """
+    """Runs pickled tasks on any process or machine, and again after a failure; each may deal ``largest`` bytes."""
 
     largest: int
 
@@ -69,14 +65,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """Output of tasks: place, format and file sizes.
+    """Output of tasks: a folder or a file name with ``%05d``, its format and file sizes.
 
-    Attributes:
-        out: A folder, or a file name with ``%05d``.
-        kind: The format.
-        settings: Sizes and codec.
-        overwrite: Replace existing files.
-        room: Parent of the tasks' folders.
+    ``room`` has the tasks' folders.
     """
 
     out: str
@@ -165,35 +156,13 @@ def convert(
     zero_based: bool | Literal["auto"] = "auto",
     overwrite: bool = False,
 ) -> int:
-    """Write a table in another format by tasks; each reads some rows and writes them to its own files.
+    """Write a table in another format by tasks; return the number of rows.
 
-    Args:
-        engine: Runs the tasks.
-        table: A source for `corgipile.open` whose files every machine reaches.
-        out: A folder that every machine reaches, or ``rows-%05d.parquet`` for the files in one; by default Arrow.
-        to: See `corgipile.convert`, also for the arguments below.
-        record_batch: Size of a record batch or row group.
-        shard_size: Bytes per file, and per task; None: the format's default, 512 MB for Arrow.
-        compression: Codec.
-        label: The label column.
-        columns: Columns to keep.
-        types: Types by column name.
-        inexact: Let ``types`` round floats.
-        pack: Pack numeric columns into ``features``.
-        header: Whether the first line of CSV text names columns.
-        zero_based: Whether SVMlight indices begin at 0.
-        overwrite: Replace existing files, but never one of the table.
-
-    Returns:
-        The number of rows written, in the order of the table.
-
-    Raises:
-        BadArgument: The output is one file, or a setting is wrong.
-        BadSchema: The format cannot hold a column.
-        WouldOverwrite: Files exist.
-        WriteFailed: A task's files cannot be found here.
+    Arguments are those of `corgipile.convert`, with sources and a folder (or ``rows-%05d.parquet`` for files in one)
+    that every machine reaches. Each task reads some rows and writes them to its own files of ``shard_size``, 512 MB for
+    Arrow.
     """
-    target = Target.of(out, to, settings_of(shard_size, record_batch, compression), overwrite=overwrite)
+    target = Target.of(out, to, Settings.of(shard_size, record_batch, compression), overwrite=overwrite)
     options = Options(label, choice(header, "header"), yes_or_no(pack, "pack"), choice(zero_based, "zero_based"), types)
     opened = table_of(table, options)
     rows = len(opened)
@@ -203,16 +172,6 @@ def convert(
     with target.filled((table, opened), job.shaped(0, 0).schema, rows) as (target_folder, done):
         done(engine.each(partial(job.write, target_folder), len(cuts) - 1))
     return rows
-
-
-def settings_of(shard_size: Size | None, record_batch: int | str | None, compression: str | None) -> Settings:
-    """Return sizes and codec from a caller's arguments.
-
-    Example:
-        >>> settings_of("1MB", None, None).limit
-        1048576
-    """
-    return Settings(None if shard_size is None else parse_bytes(shard_size, "shard_size"), record_batch, compression)
 
 
 @dataclass(frozen=True)

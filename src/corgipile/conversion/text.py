@@ -47,11 +47,7 @@ def decompressed(path: str) -> Iterator[IO[bytes]]:
 def csv_stream(
     path: str, label: str | int | None, header: bool | Literal["auto"], types: Types | None, *, pack: bool
 ) -> Stream:
-    """Open CSV text; the delimiter is the first of tab, comma, semicolon and space in line 1.
-
-    Raises:
-        UnknownFormat: The file may have another format.
-    """
+    """Open CSV text; the delimiter is the first of tab, comma, semicolon and space in line 1."""
     with decompressed(path) as file:
         head = file.read(_BLOCK)
         mark, header = csv_columns(path, head, header, whole=not file.read(1))

@@ -24,13 +24,7 @@ STRETCHES = 64  # stretches of a table, in each of which ranks get equally many 
 
 
 class Share(NamedTuple):
-    """The size of a rank's share: whole units, then its piece of the remaining rows.
-
-    Attributes:
-        rows: Rows of the table.
-        unit: Rows per unit.
-        rank: The rank.
-        world: Number of ranks.
+    """The size of a rank's share: whole units of so many rows, then its piece of the remaining rows.
 
     Example:
         >>> share = Share(rows=23, unit=2, rank=1, world=3)
@@ -77,17 +71,8 @@ class Share(NamedTuple):
 def deal(by: By, share: Share, table: Table, seed: int, label: str | None) -> Rows:
     """Return the mapping from a rank's rows to the table's, ascending except for the remaining rows, which are last.
 
-    Args:
-        by: "contiguous": a run; "strided": every world-th row; "block": random units; "balanced": equally many rows of
-            each label.
-        share: The rank's share.
-        table: The table.
-        seed: Seed of "block".
-        label: Label column of "balanced", which is read twice.
-
-    Raises:
-        BadArgument: The label has too many values.
-        BadSchema: The label is a list, or another type whose values cannot be compared.
+    A rank gets a "contiguous" run, every world-th row ("strided"), random units ("block"), or equally many rows of each
+    label ("balanced", which reads it twice).
     """
     return DIVISIONS[by](share, table, seed, label)
 
@@ -117,13 +102,9 @@ def _units(share: Share, units: Callable[[int, int], IntArray]) -> Rows:
 
 
 class _Turns(NamedTuple):
-    """A run of turns that deal one row to each of the same ranks.
+    """A run of turns, from a row on, that deal one row to each of the same ranks.
 
-    Attributes:
-        row: The first row that is dealt.
-        turns: Number of turns.
-        ranks: Ranks that get rows.
-        own: Index of the rank's first row among its own.
+    ``own`` is the index among the rank's own.
     """
 
     row: int
@@ -170,7 +151,7 @@ def _balanced(share: Share, table: Table, seed: int, label: str | None) -> Rows:
     labels: dict[Any, int] = {}
     counts = np.zeros(0, np.int64)
     for codes in _codes(table, label, labels):
-        counts = _grow(counts, len(labels)) + np.bincount(codes, minlength=len(labels))
+        counts = np.pad(counts, (0, len(labels) - len(counts))) + np.bincount(codes, minlength=len(labels))
     next_of = np.cumsum(counts) - counts
     turns = _turns(share)
 
@@ -196,10 +177,6 @@ def _codes(table: Table, label: str, labels: dict[Any, int]) -> Iterator[IntArra
         if len(labels) > MAX_LABELS:
             raise BadArgument(f"label {label!r} must have at most {MAX_LABELS:,} values for by='balanced', got more")
         yield numbers[np.asarray(encoded.indices.fill_null(len(values)))]
-
-
-def _grow(counts: IntArray, size: int) -> IntArray:
-    return np.append(counts, np.zeros(size - len(counts), np.int64))
 
 
 def _places(codes: IntArray, next_of: IntArray) -> IntArray:

@@ -20,18 +20,7 @@ PICTURE = Kind("picture", _is_ours)
 
 
 def draw(found: Simulation, path: PathLike, *, overwrite: bool = False) -> None:
-    """Plot the share of rows at home and deff by epoch, expected and counted, to a PNG file.
-
-    Args:
-        found: Result of `simulate`.
-        path: The file; an earlier plot is replaced.
-        overwrite: Replace a file of any kind.
-
-    Raises:
-        MissingExtra: Matplotlib is not installed.
-        BadArgument: The name does not end in .png.
-        WriteFailed: The file cannot be written.
-    """
+    """Plot the share of rows at home and deff by epoch, expected and counted, to a PNG file."""
     if Path(path).suffix.lower() != ".png":
         raise BadArgument(f"path must end in .png, got {path}")
     try:

@@ -68,12 +68,7 @@ def check_space(folder: Path, needed: int) -> None:
 
 
 class Slots:
-    """Units of one length in one file.
-
-    Args:
-        folder: Folder of the file.
-        slots: Layout of the file.
-    """
+    """Units of one length in one file."""
 
     def __init__(self, folder: Path, slots: SlotPlaces) -> None:
         self._path, self._slots = folder / "slots", slots
@@ -93,10 +88,8 @@ class Slots:
 
     def encode(self, rows: pa.RecordBatch, units: int) -> Units:
         """Encode rows as units with one column after the other."""
-        columns = [
-            _numbers(name, column).view(np.uint8).reshape(units, -1)
-            for name, column in zip(rows.schema.names, rows.columns, strict=True)
-        ]
+        numbers = map(_numbers, rows.schema.names, rows.columns)
+        columns = [column.view(np.uint8).reshape(units, -1) for column in numbers]
         data = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
         return data.reshape(-1), np.full(units, data.shape[1])
 
@@ -138,12 +131,7 @@ def _numbers(name: str, column: pa.Array) -> npt.NDArray[Any]:
 
 
 class Files:
-    """Units of varying length in a file each: rows with text, lists or nulls.
-
-    Args:
-        folder: Folder of the part; the files lie in a subfolder.
-        schema: Schema of a row, without dictionaries.
-    """
+    """Units of varying length in a file each: rows with text, lists or nulls. The schema has no dictionaries."""
 
     unit_bytes = 0
 
@@ -211,9 +199,8 @@ def whole_units(places: Places, at: IntArray, sums: Sums) -> int:
             data, lengths = places.read(at[first : first + step])
         except TableError:  # missing or truncated
             return first
-        wrong = np.flatnonzero(
-            sums_of(data, np.cumsum(lengths) - lengths, lengths) != sums[first : min(first + step, len(at))]
-        )
+        found = sums_of(data, np.cumsum(lengths) - lengths, lengths)
+        wrong = np.flatnonzero(found != sums[first : min(first + step, len(at))])
         if len(wrong):
             return first + int(wrong[0])
     return len(at)

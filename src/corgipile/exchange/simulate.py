@@ -215,8 +215,7 @@ class _Cluster:
         edges = np.linspace(0, 1, self._classes + 1)
         ends = np.arange(self._plan.world + 1) / self._plan.world
         inside = np.minimum(ends[1:, None], edges[None, 1:]) - np.maximum(ends[:-1, None], edges[None, :-1])
-        means = np.maximum(inside, 0) * self._plan.world
-        return self._distance(means)
+        return self._distance(np.maximum(inside, 0) * self._plan.world)
 
     def _distance(self, means: npt.NDArray[np.float64]) -> float:
         """Return the mean squared distance of label means from the overall mean, relative to a row's variance."""
@@ -234,9 +233,8 @@ class _Cluster:
         key = random.derive(plan.seed, 2, epoch, together)
         drawn = (random.randoms(key, 0, batches) % np.uint64(world)).astype(np.int64)
         ranks = np.tile(np.arange(world), batches) if together else drawn
-        rows = np.concatenate(
-            [random.permute(self._share, random.derive(key, at), 0, self._batch) for at in range(len(ranks))]
-        )
+        keys = (random.derive(key, at) for at in range(len(ranks)))
+        rows = np.concatenate([random.permute(self._share, one, 0, self._batch) for one in keys])
         ranks = np.repeat(ranks, self._batch)
         labels = self._labels(ranks, rows, epoch).reshape(batches, -1)
         counts = np.stack([(labels == label).sum(axis=1) for label in range(self._classes)], axis=1)

@@ -155,9 +155,8 @@ def _sort_parts(parts: list[LocalPart]) -> list[LocalPart]:
     if ranks != list(range(world)):
         missing = sorted(set(range(world)) - set(ranks))
         what = f"ranks {missing[:8]} are missing" if missing else "a rank is repeated"
-        raise BadArgument(
-            f"parts must be all {world}, got {len(parts)}, {what}: give each once, or stage from the table"
-        )
+        hint = "give each once, or stage from the table"
+        raise BadArgument(f"parts must be all {world}, got {len(parts)}, {what}: {hint}")
     return sorted(parts, key=lambda part: int(part.said["rank"]))
 
 
@@ -228,20 +227,14 @@ class _Staging:
             manifest = Manifest(self.said, np.arange(self.share.units), sums)
             write_manifest(self.goal, NOW, manifest)
         except WriteFailed as error:
-            raise WriteFailed(
-                error.errno, f"{error}. Staged units are kept: run the same command again to continue"
-            ) from error
+            how = "Staged units are kept: run the same command again to continue"
+            raise WriteFailed(error.errno, f"{error}. {how}") from error
         for name in (DONE, BEGUN):
             (self.goal / name).unlink(missing_ok=True)
 
 
 class _Copy:
-    """Copies units in chunks, and records the checksums of units on the device.
-
-    Args:
-        staging: The staging.
-        progress: Called with the rows copied.
-    """
+    """Copies units in chunks, and records the checksums of units on the device."""
 
     def __init__(self, staging: _Staging, progress: Progress | None) -> None:
         self._of, self._share, self._places = staging, staging.share, staging.places
@@ -258,10 +251,8 @@ class _Copy:
         with writing(self._path):
             os.truncate(self._path, 4 * done)
         self._progress(done * unit, share.size)
-        chunks = [
-            (at * unit, min(share.units, at + self._chunk_units) * unit)
-            for at in range(done, share.units, self._chunk_units)
-        ]
+        step = self._chunk_units
+        chunks = [(at * unit, min(share.units, at + step) * unit) for at in range(done, share.units, step)]
         written: Future[None] | None = None
         with ThreadPoolExecutor(1, "corgipile-staging") as pool:
             for (start, stop), batch in zip(chunks, in_turn(self._of.source, self._reading(rows), chunks), strict=True):
@@ -323,11 +314,7 @@ class _Copy:
 
 
 def _find_part(goal: Path, said: dict[str, Any]) -> LocalPart | None:
-    """Return the part if it is complete, None if it is unfinished or absent.
-
-    Raises:
-        WouldOverwrite: The folder holds another part or other files.
-    """
+    """Return the part if it is complete, None if it is unfinished or absent; raise WouldOverwrite for anything else."""
     with writing(goal):
         present = {path.name for path in goal.iterdir()} if goal.exists() else set()
     names = {"slots", "units", DONE, BEGUN, NOW}

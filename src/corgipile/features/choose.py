@@ -33,10 +33,6 @@ class FeatureColumns:
 def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str | None) -> FeatureColumns:
     """Choose the feature columns; the default is the schema's own choice, ``features``, such a pair, or all numbers.
 
-    Raises:
-        BadArgument: ``features`` is not a name or a list of names, or names a column twice.
-        BadSchema: No column can be a feature.
-
     Example:
         >>> choose(pa.schema({"x": pa.float32(), "name": pa.string(), "label": pa.int8()}), None, "label")
         FeatureColumns(names=('x',), left_out={'name': 'string'})
@@ -46,16 +42,15 @@ def choose(schema: pa.Schema, features: str | Sequence[str] | None, label: str |
     stored_name = (schema.metadata or {}).get(FEATURES_KEY, PACKED.encode()).decode()
     base = stored_name if features is None else features
     pair = (f"{base}_k", f"{base}_v")
-    lists = {
-        col.name for col in schema if col.name != label and (features is not None or item_of(col.type) is not None)
-    }
+    fields = [column for column in schema if column.name != label]
+    lists = {column.name for column in fields if features is not None or item_of(column.type) is not None}
     found = (base,) if base in lists else pair if set(pair) <= lists else ()
     if features is not None:
         return FeatureColumns(found or (features,))
     if found:
         others = [name for name in schema.names if name not in (*found, label)]
         return FeatureColumns(found, dict.fromkeys(others, f"the features are in {listed(found)}"))
-    why = {column.name: unfit(column) for column in schema if column.name != label}
+    why = {column.name: unfit(column) for column in fields}
     names = tuple(name for name, reason in why.items() if not reason)
     if not names:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in list(why.items())[:MAX_REASONS])

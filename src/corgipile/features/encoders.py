@@ -70,11 +70,7 @@ def family_of(kind: pa.DataType) -> str:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Turns one column into numbers; stored with models and states.
-
-    Attributes:
-        column: The column's name.
-    """
+    """Turns one column into numbers; stored with models and states."""
 
     column: str
     how: ClassVar[str]
@@ -109,19 +105,15 @@ class Encoder:
 
     def state(self) -> dict[str, Any]:
         """Return the JSON state from which `encoder_of` restores this encoder."""
-        fields = asdict(self)
-        return {
-            "how": self.how,
-            **{name: list(value) if type(value) is tuple else value for name, value in fields.items()},
-        }
+        fields = {name: list(value) if type(value) is tuple else value for name, value in asdict(self).items()}
+        return {"how": self.how, **fields}
 
 
 @dataclass(frozen=True)
 class Number(Encoder):
-    """Numbers, unchanged; dates and timestamps become days since 1970, times of day and durations seconds.
+    """Numbers, with ``fill`` for null and NaN.
 
-    Attributes:
-        fill: The replacement of null and NaN; None: they stay.
+    Dates and timestamps become days since 1970, times and durations seconds.
     """
 
     fill: float | None = None
@@ -171,11 +163,7 @@ def _as_float(column: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Vector(Encoder):
-    """Lists of numbers, unchanged.
-
-    Attributes:
-        fill: The replacement of null and NaN in them; None: they stay.
-    """
+    """Lists of numbers, with ``fill`` for null and NaN in them; None: they stay."""
 
     fill: float | None = None
     how: ClassVar[str] = "vector"
@@ -210,15 +198,9 @@ class Vector(Encoder):
 
 @dataclass(frozen=True)
 class Categories(Encoder):
-    """Values of any type as categories, compared as text.
+    """Values of any type as categories, compared as text; those of another family never match.
 
-    Attributes:
-        way: ``"onehot"``, ``"ordinal"`` or ``"hash"``.
-        values: The categories, empty for "hash"; null may be one.
-        buckets: Numbers per row, for "hash".
-        family: The family of the fitted values, see `family_of`; values of another never match.
-        strict: Whether a null that is not a category is an error; otherwise its row is NaN.
-        unknown: Whether a null that is not a category counts as unseen: neither an error nor NaN.
+    A null that is not a category counts as unseen if ``unknown``; else it is an error if ``strict``, or NaN.
     """
 
     way: str = "onehot"
@@ -323,12 +305,7 @@ def as_text(column: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True)
 class Classes(Encoder):
-    """Label classes, encoded as their places.
-
-    Attributes:
-        values: The classes.
-        strict: Whether a row of an unknown class is an error; otherwise it is -1.
-    """
+    """Label classes, encoded as their places; an unknown class is an error if ``strict``, else -1."""
 
     values: tuple[Any, ...] = ()
     strict: bool = True
@@ -349,11 +326,7 @@ class Classes(Encoder):
         return pa.int64()
 
     def encode(self, column: pa.Array, row: RowName) -> pa.Array:
-        """Return each row's class by its place.
-
-        Raises:
-            BadLabel: A row's class is null or unknown.
-        """
+        """Return each row's class by its place."""
         column = plain(column)
         if not pa.types.is_string(column.type):  # classes may have another type than the column
             column = column.cast(pa.float64(), safe=False)

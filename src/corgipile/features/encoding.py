@@ -98,11 +98,9 @@ class Encoding:
         """
         whose, whole = self.complete
         complete = whole if whole and table.fingerprint == whose else frozenset()
-        features: tuple[Encoder, ...]
-        features = tuple(Number(encoder.column) if encoder.column in complete else encoder for encoder in self.features)
-        encoded = EncodedColumns(
-            table, [*(features if self.hashing is None else ()), *([] if self.label is None else [self.label])]
-        )
+        features = [Number(encoder.column) if encoder.column in complete else encoder for encoder in self.features]
+        label = [] if self.label is None else [self.label]
+        encoded = EncodedColumns(table, label if self.hashing is not None else [*features, *label])
         if encoded.changed:
             if codes is not None and self.label is not None:
                 encoded.codes[self.label.column] = codes

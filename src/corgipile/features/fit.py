@@ -128,19 +128,11 @@ def fit_columns(
 def _reuse(
     table: Table, known: Encoding, label: str | None, encode: Encode, missing: Missing, classes: Sequence[Any] | None
 ) -> Encoding:
-    """Return a known encoding, with the label of this table if it has another.
-
-    Raises:
-        BadArgument: Another setting asks for something else.
-    """
+    """Return a known encoding, with the label of this table if it has another; no other setting may be given."""
     own = None if known.label is None else known.label.column
     same_label = label is None or label == own
-    given = {
-        "encode": encode,
-        "missing": None if missing == "error" else missing,
-        "classes": classes if same_label else None,
-    }
-    for name, value in given.items():
+    fill = None if missing == "error" else missing
+    for name, value in (("encode", encode), ("missing", fill), ("classes", classes if same_label else None)):
         if value is not None:
             raise BadArgument(
                 f"{name}={value!r} has no effect: features is an encoding, which determines how columns are encoded"
@@ -159,12 +151,7 @@ def _check_missing(missing: Any) -> None:
 
 
 def chosen_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode = None) -> FeatureColumns:
-    """Return the requested feature columns, see `fit_encoding`.
-
-    Raises:
-        BadArgument: ``features`` does not give names.
-        BadSchema: No column is a feature.
-    """
+    """Return the requested feature columns, see `fit_encoding`; raise BadSchema if there are none."""
     if callable(features):
         if (names := features(schema)) is None:
             raise BadArgument(f"features must be a name or a list of names, got None from {features!r}")
@@ -346,12 +333,7 @@ def _label(table: Table, label: str | None, classes: Any, *, numbers: bool) -> E
 
 
 def _given_classes(classes: Any) -> tuple[Any, ...]:
-    """Return given classes as Python values.
-
-    Raises:
-        BadArgument: They are not a list of text or numbers.
-        BadLabel: A class occurs twice.
-    """
+    """Return given classes as Python values; they must be a list of distinct text or numbers."""
     try:
         array = np.asarray(classes)
     except ValueError:

@@ -25,9 +25,6 @@ Term = str | Sequence[str]
 def terms_of(text: str | Sequence[str] | None, interactions: Sequence[Term] | None) -> tuple[tuple[str, ...], ...]:
     """Return the columns of each hashed term: text columns singly, interactions as named.
 
-    Raises:
-        BadArgument: A term is not a list of names, a name occurs twice, or there are too many.
-
     Example:
         >>> terms_of("review", [("city", "device"), "city"])
         (('review',), ('city', 'device'), ('city',))
@@ -53,8 +50,7 @@ def terms_of(text: str | Sequence[str] | None, interactions: Sequence[Term] | No
 def unhashed_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> FeatureColumns:
     """Return the feature columns that are not hashed: only named ones.
 
-    Raises:
-        BadArgument: ``encode`` is set, but no column is named.
+    Without them ``encode`` has no effect and raises.
     """
     if features is not None and (isinstance(features, str) or callable(features) or len(features)):
         return chosen_columns(schema, features, label, encode)
@@ -80,28 +76,11 @@ def fit_hashed(
     numbers: bool = False,
     memory: Size | None = None,
 ) -> Encoding:
-    """Fit the encoding of hashed features and a label.
+    """Fit the encoding of hashed features and a label; other arguments are those of `fit_encoding`.
 
-    Args:
-        table: The table; only columns that need it are read, see `fit_encoding`.
-        features: Columns that are not hashed, with places of their own; None: none.
-        label: The label column.
-        text: The column, or columns, whose n-grams of words are features.
-        interactions: Names of columns whose products are features; a name alone is that column.
-        hash_bits: Hashed features have 2^hash_bits places.
-        ngrams: Maximum words per n-gram.
-        encode: The encoding of columns in ``features`` that are not numbers.
-        missing: The replacement of null and NaN in numbers; unless it is ``"error"`` null text has no words, and a
-            null category is the empty one.
-        classes: The label classes.
-        numbers: Whether the label must be numeric, for regression.
-        memory: Memory limit of categories, above a few MB; None: unlimited.
-
-    Raises:
-        BudgetTooSmall: Categories exceed the limit.
-        BadArgument: An argument does not fit the table or another argument.
-        BadSchema: A column's type cannot be hashed.
-        MissingColumn: A column is missing.
+    Words of ``text`` give n-grams of at most ``ngrams`` words; ``interactions`` are products of columns, all hashed to
+    2^hash_bits places. ``features`` have places of their own; None: none. Unless ``missing`` is ``"error"`` null text
+    has no words, and a null category is the empty one.
 
     Example:
         >>> from corgipile.tables import open
@@ -122,11 +101,8 @@ def fit_hashed(
     sources = [_source(name, table.schema.field(name).type, words=name in words) for name in names]
     values = [one.column for one in sources if one.kind == "number"]
     if values and missing != "error":
-        filled = {
-            one.column: one.fill
-            for one in fit_columns(table, FeatureColumns(tuple(values)), None, missing=missing).features
-            if isinstance(one, Number)
-        }
+        fitted = fit_columns(table, FeatureColumns(tuple(values)), None, missing=missing).features
+        filled = {one.column: one.fill for one in fitted if isinstance(one, Number)}
         sources = [replace(one, fill=filled.get(one.column)) for one in sources]
     options: dict[str, Any] = {"encode": encode, "missing": missing, "classes": classes, "numbers": numbers}
     encoding = fit_columns(table, chosen, label, **options, memory=memory)
@@ -137,11 +113,7 @@ def fit_hashed(
 
 
 def _source(name: str, kind: pa.DataType, *, words: bool) -> Source:
-    """Return how a column is hashed.
-
-    Raises:
-        BadSchema: Its type cannot be hashed.
-    """
+    """Return how a column is hashed; raise BadSchema if its type cannot be."""
     if words:
         if not is_words(kind):
             raise BadSchema(f"text column {name!r} is {kind}; text is needed")

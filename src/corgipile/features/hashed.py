@@ -27,17 +27,7 @@ SAMPLED_ROWS = 64  # rows sampled at each of three places
 
 
 class HashedColumns(Wrapper):
-    """A table that hashes columns as they are read, in addition to its own columns.
-
-    Args:
-        table: The rows.
-        hashing: How columns are hashed.
-        encoders: Encoders of columns whose numbers follow the hashed features.
-
-    Raises:
-        MissingColumn: A column is missing.
-        BadSchema: A column has another type.
-        BadArgument: A column has a name reserved for hashed features.
+    """A table that hashes columns as they are read, in addition to its own; encoded numbers follow the hashed ones.
 
     Example:
         >>> from corgipile.features.hashing import Hashing, Source

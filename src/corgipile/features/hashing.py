@@ -29,14 +29,9 @@ def is_words(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """A hashed column.
+    """A hashed column: n-grams of ``"words"``, a ``"category"`` by its whole value, or a ``"number"``.
 
-    Attributes:
-        column: The column's name.
-        kind: ``"words"`` (n-grams of its words), ``"category"`` (its whole value) or ``"number"`` (one feature of that
-            value).
-        family: The family of a category in training, see `corgipile.features.encoders.family_of`.
-        fill: The replacement of a missing number; None: there is none.
+    ``family`` is that of a category in training, see `family_of`; ``fill`` replaces a missing number.
     """
 
     column: str
@@ -56,14 +51,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Hashing:
-    """How columns are hashed to features; kernel/text/hashed.h defines the hash.
+    """How columns are hashed to features, with 2^bits places; kernel/text/hashed.h defines the hash.
 
-    Attributes:
-        bits: Features have 2^bits places.
-        ngrams: Maximum words per n-gram.
-        sources: The columns.
-        terms: Names of columns: one column gives all its features, several all their products.
-        strict: Whether a row with a missing value gets a NaN feature; otherwise the value has no features.
+    One column of a term gives all its features, several all their products. ``strict`` gives a row with a missing value
+    a NaN feature; otherwise the value has no features.
 
     Example:
         >>> found = Hashing(18, 1, (Source("review", "words"),), (("review",),))
@@ -96,9 +87,7 @@ class Hashing:
     def rows(self, columns: Sequence[pa.Array], beside: npt.NDArray[np.float32] | None) -> tuple[pa.Array, pa.Array]:
         """Return the indices and values of rows, lists of int32 and of float32.
 
-        Args:
-            columns: The columns, in the order of ``sources``.
-            beside: Numbers that follow the 2^bits places, [rows, numbers].
+        ``beside`` are numbers that follow the 2^bits places, [rows, numbers].
         """
         rows = len(columns[0])
         ends = np.zeros(rows + 1, np.int32)

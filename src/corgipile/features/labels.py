@@ -28,15 +28,7 @@ class TextLabels(NamedTuple):
 
 
 def read_labels(table: Table, label: str) -> TextLabels:
-    """Read a label column of text.
-
-    Args:
-        table: The rows.
-        label: The column; null is not a class, and with nulls no codes are cached.
-
-    Raises:
-        BadSchema: The column is not text.
-        BadLabel: It has no values, or more than a model supports as classes.
+    """Read a label column of text; null is not a class, and with nulls no codes are cached.
 
     Example:
         >>> from corgipile.tables import open
@@ -66,10 +58,8 @@ def _number(seen: dict[str, int], value: str, label: str) -> int:
     """Return the number of a value, which is new or already seen."""
     place = seen.setdefault(value, len(seen))
     if place >= _kernel.MOST_CLASSES:
-        raise BadLabel(
-            f"label column {label!r} has more than {_kernel.MOST_CLASSES} different values, more than a model supports "
-            "as classes"
-        )
+        excess = f"more than {_kernel.MOST_CLASSES} different values, more than a model supports as classes"
+        raise BadLabel(f"label column {label!r} has {excess}")
     return place
 
 

@@ -34,18 +34,9 @@ _CODE = re.compile(r"\s*0\d+\s*")  # leading zeros mark a code, not a number
 
 @dataclass
 class _CellCounts:
-    """Counts of a column's cells.
+    """Counts of a column's cells that are not empty; ``thousands`` are commas that may separate thousands.
 
-    Attributes:
-        cells: Cells that are not empty.
-        numbers: Cells that are numbers.
-        commas: Numbers with a comma.
-        thousands: Numbers whose commas may separate thousands.
-        codes: Whether a cell has a leading zero.
-        points: Numbers with a point.
-        first: Row and text of the first cell that is not a number ("other"), and of the first with a comma.
-        values: Some cells that are numbers.
-        others: Some cells that are not.
+    ``first`` is row and text of the first cell that is not a number ("other"), and of the first with a comma.
     """
 
     cells: int = 0
@@ -121,10 +112,8 @@ def explain_text_columns(table: Table, names: Sequence[str]) -> dict[str, str]:
         if seen.nearly and (seen.first or parts):  # all-numeric text is intended, unless corgipile guessed it
             found[name] = f"{_describe(table, seen)}; {_remedy(name, parsed=bool(parts))}"
         elif seen.nearly and seen.measured:
-            found[name] = (
-                f"its first {seen.cells:,} cells are numbers; to convert them use corgipile convert OLD NEW "
-                f"--types {name}=double"
-            )
+            how = f"corgipile convert OLD NEW --types {name}=double"
+            found[name] = f"its first {seen.cells:,} cells are numbers; to convert them use {how}"
         elif seen.with_commas:
             found[name] = _with_comma(table, seen)
     return found

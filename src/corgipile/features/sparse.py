@@ -27,10 +27,7 @@ def is_pair(schema: pa.Schema, names: Sequence[str]) -> bool:
 
 
 def pair_width(table: Table, indices: str) -> int:
-    """Return the width of sparse rows: from the schema, or the largest index plus one.
-
-    Raises:
-        BadSparseRow: An index is negative.
+    """Return the width of sparse rows: from the schema, or the largest index plus one; no index may be negative.
 
     Example:
         >>> from corgipile.tables import open

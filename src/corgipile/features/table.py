@@ -39,14 +39,8 @@ MAX_GAPS = 32  # a mask that picks fewer than one row in this many gets a compac
 class EncodedColumns(Wrapper):
     """A table that reads some columns through encoders; columns that stay plain numbers are read in place.
 
-    Args:
-        table: The rows.
-        encoders: One per column to encode; lists of numbers stay lists.
-
-    Attributes:
-        changed: The encoders that change something, by column.
-        kept: Those columns, encoded once; None: each read encodes them.
-        codes: The encoded column for all rows, by column, where it is already known.
+    ``changed`` are the encoders that change something, ``kept`` their columns if encoded once, and ``codes`` the
+    encoded columns known for all rows.
 
     Example:
         >>> from corgipile.features.encoders import Number
@@ -182,11 +176,6 @@ def encode_once(table: EncodedColumns) -> Table:
     Reading is then as fast as if they had been stored as numbers. If they are too large, or spill files are off, each
     read encodes its rows.
 
-    Raises:
-        BadLabel: A label is not a class.
-        BadValue: A row has no category.
-        WriteFailed: The disk is full or not writable.
-
     Example:
         >>> from corgipile.features.encoders import Classes
         >>> from corgipile.tables import open
@@ -207,10 +196,8 @@ def encode_once(table: EncodedColumns) -> Table:
     bits = _bits_of(table.table)
     key = f"{place_of(table)} {names!r}{'' if bits is None else ' in place'}"
     spill = shared(folder, key, lambda: _write(table, names, folder, int(width), bits))
-    kept = ArrowFile(next(spill.sections()))
-    table.kept = (
-        SpilledTable(source, names, [kept]) if bits is None else MaskTable(SpilledTable(source, names, [kept]), bits)
-    )
+    kept = SpilledTable(source, names, [ArrowFile(next(spill.sections()))])
+    table.kept = kept if bits is None else MaskTable(kept, bits)
     return table
 
 

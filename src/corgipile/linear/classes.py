@@ -30,18 +30,9 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Labels:
-    """The labels of a table, read once for their classes and for balancing blocks.
+    """The labels of a table, read once for classes and for balancing blocks.
 
-    Args:
-        table: The rows.
-        label: The label column.
-        model: The kind of model.
-        skip: Whether to ignore labels that are not finite.
-        classes: The classes, if known.
-
-    Raises:
-        MissingColumn: The column is missing.
-        BadSchema: It is not numeric.
+    ``skip`` ignores those that are not finite.
 
     Example:
         >>> from corgipile.tables import open
@@ -52,13 +43,7 @@ class Labels:
     """
 
     def __init__(
-        self,
-        table: Table,
-        label: str,
-        model: str,
-        *,
-        skip: bool = False,
-        classes: npt.NDArray[Any] | None = None,
+        self, table: Table, label: str, model: str, *, skip: bool = False, classes: npt.NDArray[Any] | None = None
     ) -> None:
         kind = check_label(table, label)
         self._dtype = np.dtype(bool) if pa.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
@@ -76,9 +61,7 @@ class Labels:
     def find(self) -> npt.NDArray[Any]:
         """Return the classes, ascending, in the column's type; empty for regression.
 
-        Raises:
-            BadLabel: There are fewer than two, or more than the model supports.
-            BadValue: A label is null, NaN or infinite.
+        Raise BadLabel for too few or too many.
         """
         if self._classes is None:
             self._scan()
@@ -99,16 +82,9 @@ class Labels:
         self._complete = True
 
     def sketch(self, table: Table, cuts: IntArray, column: str) -> FloatArray:
-        """Sketch blocks by a column (`corgipile.tables.sketch`); the label column's classes are found in the same scan.
+        """Sketch blocks by a column (`corgipile.tables.sketch`).
 
-        Args:
-            table: The rows, encoded for training.
-            cuts: Block boundaries.
-            column: The column.
-
-        Raises:
-            BadLabel: As for `find`.
-            BadValue: As for `find`.
+        The label column's classes are found in the same scan, as by `find`.
         """
         if column != self._label:
             return sketch(table, cuts, column)
@@ -143,14 +119,8 @@ class Labels:
 def weights_of(asked: str | Mapping[str, float] | None, labels: Labels, kind: str) -> npt.NDArray[np.float64] | None:
     """Return the weight of each class, float64[classes]; None if all are 1.
 
-    Args:
-        asked: ``"balanced"``, which gives all classes the same total and rows the mean weight 1, or weights by the
-            class's text; other classes have weight 1.
-        labels: The labels.
-        kind: The kind of model.
-
-    Raises:
-        BadArgument: The model has no classes, a class is unknown, a class to balance has no rows, or all weights are 0.
+    ``asked`` is ``"balanced"``, which gives all classes the same total and rows the mean weight 1, or weights by the
+    class's text; other classes have weight 1.
 
     Example:
         >>> from corgipile.tables import open
@@ -196,12 +166,7 @@ def _classes(values: list[Any]) -> str:
 
 
 def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataType:
-    """Return the type of the label column.
-
-    Raises:
-        MissingColumn: The column is missing.
-        BadSchema: It is not numeric.
-    """
+    """Return the type of the label column; raise BadSchema unless it is numeric."""
     require(table.schema, [label], whose)
     kind = table.schema.field(label).type
     if not is_number(kind):
@@ -211,13 +176,7 @@ def check_label(table: Table, label: str, whose: str = "the table") -> pa.DataTy
 
 
 def check_weight(table: Table, weight: str, label: str, whose: str = "the table") -> None:
-    """Check the weight column.
-
-    Raises:
-        MissingColumn: The column is missing.
-        BadSchema: It is not numeric.
-        BadArgument: It is the label column.
-    """
+    """Raise unless the weight column exists, is numeric and is not the label."""
     require(table.schema, [weight], whose)
     kind = table.schema.field(weight).type
     if not is_plain_number(kind):

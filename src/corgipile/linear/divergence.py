@@ -21,12 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Untrained:
-    """Sums the loss of the zero model over the labels of an epoch, by ``kernel/sgd/baseline.h``.
-
-    Args:
-        loss: The loss.
-        classes: The number of classes.
-        models: The number of models, each with labels of its own.
+    """Sums the loss of the zero model over the labels of an epoch, per model, by ``kernel/sgd/baseline.h``.
 
     Example:
         >>> zero = Untrained(loss_of("linear", 0), 0)
@@ -41,10 +36,7 @@ class Untrained:
             self._zero = _kernel.sgd_constant_of_classes(loss.code, loss.parameter, np.full(classes, 1 / classes))[0]
 
     def add(
-        self,
-        labels: npt.NDArray[Any],
-        weights: npt.NDArray[Any] | None = None,
-        numbers: Numbers | None = None,
+        self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None, numbers: Numbers | None = None
     ) -> None:
         """Add labels, each to the model of its number; those that cannot be trained on are ignored."""
         if not self.loss.numbers:
@@ -71,11 +63,6 @@ class Untrained:
 
 class Baseline(Untrained):
     """Computes the loss of the best constant predictor from the labels of an epoch.
-
-    Args:
-        kind: The name of a loss.
-        classes: Class values, ascending.
-        class_weight: The weight of each class; None: 1.
 
     Example:
         >>> base = Baseline("logistic", np.array([0, 1]))
@@ -180,12 +167,6 @@ class Baseline(Untrained):
 
 class GroupBaselines(Untrained):
     """Computes the loss of each group's best constant predictor from the labels of an epoch.
-
-    Args:
-        loss: The loss.
-        classes: Class values, ascending.
-        groups: The number of groups.
-        class_weight: The weight of each class; None: 1.
 
     Example:
         >>> base = GroupBaselines(loss_of("huber:1", 0), np.zeros(0), 2)

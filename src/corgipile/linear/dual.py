@@ -38,15 +38,9 @@ RATIO_LIMIT = (
 
 
 class DualVariables:
-    """One dual variable per row and output; above a limit they lie in an unnamed file that is mapped in parts.
+    """One dual variable per row and output, and one more with weights.
 
-    Args:
-        rows: Rows of the table.
-        each: Numbers per row: one per score, and one more with weights.
-        limit: Maximum bytes in memory; None: unlimited.
-
-    Raises:
-        WriteFailed: The disk is too full.
+    Above ``limit`` bytes they lie in an unnamed file that is mapped in parts.
 
     Example:
         >>> variables = DualVariables(1000, 1, limit=4096)
@@ -106,8 +100,7 @@ class DualVariables:
         """Yield slices of ascending rows whose mapped pages fit the limit; earlier pages are dropped."""
         assert self._map is not None  # noqa: S101 - for the type checker: callers checked it
         most = max(1, (self._limit or 0) // MAPPED_BYTES - 1)
-        windows = rows * (self._each * 8) // MAPPED_BYTES
-        start = 0
+        windows, start = rows * (self._each * 8) // MAPPED_BYTES, 0
         while start < len(rows):
             stop = int(np.searchsorted(windows, windows[start] + most))
             yield slice(start, stop)
@@ -127,14 +120,7 @@ class DualVariables:
 class Spread:
     """Tracks the smallest and the largest weight, and refuses ratios that float64 cannot hold.
 
-    Args:
-        bound: C, 1 / (l2 rows).
-        l2: The penalty, for errors.
-        classes: Class values, ascending.
-        class_weight: The weight of each class; None: 1.
-
-    Raises:
-        BadArgument: Class weights or the penalty exceed the range of float64.
+    ``bound`` is C, 1 / (l2 rows).
 
     Example:
         >>> Spread(1e300, 1e-303, np.array([0, 1]))
@@ -172,8 +158,7 @@ class Spread:
     def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any], locate: Locate) -> None:
         """Take in row weights; rows that cannot be trained on are ignored.
 
-        Raises:
-            BadValue: A weight differs from another by more than float64 supports.
+        Raise BadValue if two differ too much for float64.
         """
         counts = weights.astype(np.float64)
         if self._class_weight is not None:
@@ -196,24 +181,8 @@ class Spread:
 class Dual(SGD):
     """A linear model trained by dual coordinate descent.
 
-    Args:
-        kind: One of `KINDS`.
-        inputs: Form, width and number type of the features.
-        classes: Class values, ascending.
-        rows: Rows of the table.
-        l2: Strength of the penalty, above 0.
-        limit: Bytes of dual variables in memory.
-        passes: Visits of each row while it is in memory.
-        seed: Seeds the order of all visits after the first.
-        isa: Vector instructions; -1: the best available.
-        weighted: Whether rows have weights.
-        class_weight: The weight of each class; None: 1.
-        intercept: Whether to learn one.
-        **settings: Other settings of `SGD`.
-
-    Source: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang and Lin,
-    Dual coordinate descent methods for logistic regression, Machine Learning 2011; with ``passes`` Yu et al., Large
-    linear classification when data cannot fit in memory, KDD 2010.
+    ``rows`` are those of the table, ``limit`` the bytes of dual variables in memory, ``passes`` the visits of each row
+    while it is in memory; ``seed`` orders all visits after the first.
     """
 
     def __init__(
@@ -269,11 +238,7 @@ class Dual(SGD):
     ) -> None:
         """Learn from rows by slot, in the order of ``visit``; without their numbers only evaluate them.
 
-        Raises:
-            BadLabel: A label is none of the classes.
-            BadValue: A feature or label is NaN or infinite, or a weight is so, negative, or too far from another.
-            BadSparseRow: Sparse indices do not increase, or lie outside the features.
-            Diverged: A score is beyond what float64 can hold.
+        Raise as `SGD.learn`.
         """
         if weights is not None:
             self._spread.add(labels[visit], weights[visit], locate)

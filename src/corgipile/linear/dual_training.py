@@ -32,11 +32,7 @@ GAP_BACKOFF = 8  # after n epochs a failed gap measurement pauses the next for n
 
 
 def check_settings(given: TrainArguments) -> None:
-    """Refuse settings that the solver does not support.
-
-    Raises:
-        BadArgument: A setting belongs to the other solver, or the loss has no dual.
-    """
+    """Raise BadArgument for a setting of the other solver, or a loss without a dual."""
     if given.solver != "dual":
         if given.inner is not None:
             raise BadArgument(f"inner needs solver='dual', got inner={given.inner}")
@@ -48,11 +44,7 @@ def check_settings(given: TrainArguments) -> None:
 
 
 def divide_memory(given: TrainArguments, task: Task) -> tuple[Size | None, int | None]:
-    """Divide the memory: return the bytes for rows and for dual variables; None: unlimited.
-
-    Raises:
-        BadArgument: l2 is not above 0; the message names the usual value.
-    """
+    """Divide the memory: return the bytes for rows and for dual variables; None: unlimited."""
     rows = len(task.source)
     if not given.l2 > 0:
         raise BadArgument(f"solver='dual' needs l2 above 0, got {given.l2}; for C = 1 use l2={1 / rows:.3g}")
@@ -67,15 +59,7 @@ def divide_memory(given: TrainArguments, task: Task) -> tuple[Size | None, int |
 
 
 class DualTraining(Trainer):
-    """A training run by dual coordinate descent.
-
-    Args:
-        task: The task.
-        feeder: Reads the rows.
-        given: The settings.
-        params: The settings that the model records.
-        share: Bytes of dual variables in memory.
-    """
+    """A training run by dual coordinate descent; ``share`` is the bytes of dual variables in memory."""
 
     def __init__(
         self, task: Task, feeder: BufferedReader, given: TrainArguments, params: Record, share: int | None

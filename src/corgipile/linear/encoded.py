@@ -35,13 +35,7 @@ def hashed_columns(settings: Settings) -> tuple[str, ...]:
 
 
 def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> FeatureColumns:
-    """Return the feature columns that are not hashed.
-
-    Args:
-        schema: The table's schema.
-        features: The chosen columns; None selects none if any column is hashed.
-        settings: The hashed columns and the encoding of others.
-    """
+    """Return the feature columns that are not hashed; ``features`` of None selects none if any column is hashed."""
     choose = unhashed_columns if hashed_columns(settings) else chosen_columns
     return choose(schema, features, settings.label, settings.encode)
 
@@ -49,18 +43,10 @@ def named_columns(schema: pa.Schema, features: Any, settings: Settings) -> Featu
 def encoding_of(
     table: Table, settings: Settings, features: Any, classes: Any, past: "Model | None", *, skip: bool
 ) -> tuple[Encoding | None, Codes | None]:
-    """Return how columns become numbers; None if all are numbers and missing values are errors.
+    """Return how columns become numbers, and the class places of all rows where they were read.
 
-    Args:
-        table: The rows.
-        settings: The settings.
-        features: The feature columns, as `corgipile.linear.features.find_inputs` takes them.
-        classes: The classes of the label, if given.
-        past: The model to continue from, whose encoding is reused.
-        skip: Whether to leave out rows that cannot be trained on.
-
-    Returns:
-        The encoding, and the class places of all rows where they were read.
+    The first is None if all are numbers and missing values are errors. A model to continue from, ``past``, keeps its
+    encoding.
     """
     if past is not None:
         return _past(table, settings, past), None
@@ -152,13 +138,8 @@ def encode_table(
 ) -> Table:
     """Return a table encoded for a model, with the label if it is a column and requested.
 
-    Args:
-        table: The rows.
-        encoding: The model's encoding.
-        label: The label column; None: read only features.
-        once: Whether to encode rows once for many passes.
-        codes: The class places of all rows, if known.
-        skip: Whether the reader leaves out rows without a class.
+    ``once`` encodes rows once for many passes, ``codes`` are the class places of all rows, if known, and ``skip`` lets
+    the reader leave out rows without a class.
     """
     if encoding is None:
         return table
@@ -183,10 +164,7 @@ def encode_pass(table: Table, encoding: Encoding | None, label: str, *, skip: bo
 def as_numbers(table: Table, *columns: str | None, once: bool = False) -> Table:
     """Return a table whose decimals and dictionaries of numbers, in the given columns, are plain numbers.
 
-    Args:
-        table: The rows.
-        *columns: A label, a weight; None and missing columns are ignored.
-        once: Whether to encode rows once for many passes.
+    Missing columns are ignored; ``once`` encodes rows once for many passes.
 
     Example:
         >>> from decimal import Decimal

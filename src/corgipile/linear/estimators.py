@@ -134,15 +134,9 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         by_table: bool = False,
         weights: npt.NDArray[Any] | None = None,
     ) -> Self:
-        """Train on a table.
+        """Train on a table: ``more`` trains one more epoch on the current model, at the first epoch's learning rate.
 
-        Args:
-            table: Any source that `corgipile.train` accepts.
-            model: The kind of model.
-            classes: The classes, if known.
-            more: Train one more epoch on the current model, at the first epoch's learning rate.
-            by_table: The user passed a table, whose columns match by name; otherwise scikit-learn's rules apply.
-            weights: The weights of the rows.
+        With ``by_table`` columns match by name; otherwise scikit-learn's rules apply.
         """
         args = {key: value for key, value in self.get_params(deep=False).items() if key not in ("model", "warm_start")}
         past = self.model_ if (more or yes_or_no(self.warm_start, "warm_start")) and hasattr(self, "model_") else None
@@ -315,11 +309,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
         return self._fit_coded(partial(_as_table, x), y, known, more=True, weights=weights)
 
     def _fit_coded(
-        self,
-        table: Callable[[npt.NDArray[Any]], Any],
-        y: npt.NDArray[Any],
-        classes: npt.NDArray[Any],
-        **options: Any,
+        self, table: Callable[[npt.NDArray[Any]], Any], y: npt.NDArray[Any], classes: npt.NDArray[Any], **options: Any
     ) -> Self:
         """Train on the table that ``table`` returns for the class numbers of ``y``."""
         if len(classes) < 2:

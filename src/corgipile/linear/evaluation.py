@@ -160,13 +160,7 @@ def _place_of(model: "Model", positive: Any) -> int | None:
 
 
 class _Classes:
-    """Sums over predicted rows that the metrics of classes need.
-
-    Args:
-        model: The model.
-        positive: The place of the positive class; None: no AUC and no calibration.
-        bins: The number of probability bins.
-    """
+    """Sums over predicted rows that the metrics of classes need; without a positive class no AUC and no calibration."""
 
     def __init__(self, model: "Model", positive: int | None, bins: int) -> None:
         count = len(model.classes)

@@ -73,17 +73,14 @@ class Features:
         return BufferedReader(table, selection, order=order, memory=memory, seed=seed, **also)
 
     def _selection(self, table: Table, label: str | None, labels: list[str]) -> Selection:
-        casts: dict[str, Any] = {name: np.float32 for name in labels if _is_half(table, name)}
+        halves = [name for name in labels if pa.types.is_float16(table.schema.field(name).type)]
+        casts: dict[str, Any] = dict.fromkeys(halves, np.float32)
         if self.sparse:
             return Selection([*self.columns, *labels], casts=casts, label=label)
         sizes = {self.name: self.width} if self.lists else dict(zip(self.columns, self.widths, strict=True))
         lists = {name: size for name, size in sizes.items() if item_of(table.schema.field(name).type) is not None}
         pack = {} if self.lists else {PACKED: self.columns}
         return Selection([self.name, *labels], lists, pack, {**casts, self.name: self.dtype}, label=label)
-
-
-def _is_half(table: Table, label: str) -> bool:
-    return bool(pa.types.is_float16(table.schema.field(label).type))
 
 
 def find_inputs(
@@ -134,13 +131,7 @@ def find_inputs(
 
 
 def log_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None) -> None:
-    """Log which columns of a table are ignored because the training table did not have them.
-
-    Args:
-        schema: The table's schema.
-        params: The model's parameters; models that did not record the other columns log nothing.
-        label: The table's label column.
-    """
+    """Log which columns are ignored because the training table, whose columns the model recorded, did not have them."""
     if "others" not in params:
         return
     known = {*params["features"], *params["left_out"], *params["others"], params.get("label"), label, *PAIR}
@@ -151,12 +142,7 @@ def log_unknown(schema: pa.Schema, params: Mapping[str, Any], label: str | None)
 
 
 def warn_left_out(table: Table, left_out: Mapping[str, str]) -> list[str]:
-    """Warn of columns that only a few cells keep from being features, and return the warnings.
-
-    Args:
-        table: The rows.
-        left_out: Why columns are not features.
-    """
+    """Warn of columns that only a few cells keep from being features, and return the warnings."""
     text = [name for name, why in left_out.items() if why == str(table.schema.field(name).type)]
     notes = [
         f"column {name!r} is left out as text, though {why}" for name, why in explain_text_columns(table, text).items()

@@ -21,11 +21,7 @@ __all__ = ["Meter", "StackTraining", "Trainer", "memory_beside"]
 
 
 class Meter:
-    """Measures an epoch.
-
-    Args:
-        feeder: Reads the rows.
-    """
+    """Measures an epoch."""
 
     def __init__(self, feeder: BufferedReader) -> None:
         self._feeder, self._start, self._read = feeder, time.perf_counter(), feeder.bytes_read
@@ -44,14 +40,9 @@ class Meter:
 
 
 class Trainer:
-    """A training run, epoch by epoch.
+    """A training run, epoch by epoch, after the records of a warm start, ``past``.
 
-    Args:
-        task: The task.
-        feeder: Reads the rows.
-        params: The settings that the model records.
-        past: The records of a warm start.
-        on_rows: Called with numbers of trained rows; a negative number undoes those of an epoch that restarts.
+    ``on_rows`` is called with numbers of trained rows; a negative number undoes those of an epoch that restarts.
     """
 
     def __init__(
@@ -114,11 +105,7 @@ class Trainer:
 
 
 def memory_beside(memory: Size, task: Task, used: int, what: str) -> int:
-    """Return the memory for rows, without that for models and what routes rows to them.
-
-    Raises:
-        BudgetTooSmall: Those take more than half.
-    """
+    """Return the memory for rows, without that for models and what routes rows to them, which may take half."""
     limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
     if used > limit // 2:
         raise BudgetTooSmall(f"memory is {memory!r}: {what}")
@@ -126,15 +113,7 @@ def memory_beside(memory: Size, task: Task, used: int, what: str) -> int:
 
 
 class StackTraining(Trainer):
-    """A training run of several models; those whose default rate diverges begin the epoch again.
-
-    Args:
-        task: The task.
-        feeder: Reads the rows.
-        schedule: The learning rates.
-        given: The settings.
-        **params: The parameters that only several models have.
-    """
+    """A training run of several models; those whose default rate diverges begin the epoch again."""
 
     def __init__(
         self, task: Task, feeder: BufferedReader, schedule: Schedule, given: TrainArguments, **params: Any

@@ -32,13 +32,7 @@ def total_figures(each: list[Figures]) -> Figures:
 
 
 class GroupSGD(SGD):
-    """One linear model per group, with the same features and classes.
-
-    Args:
-        groups: The number of rows of each group.
-        describe: Returns the name of a group by its number.
-        *args: As for `SGD`, like all other settings.
-    """
+    """One linear model per group, with the same features and classes; ``groups`` holds the number of rows of each."""
 
     def __init__(self, groups: Sequence[int], describe: Callable[[int], str], *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -69,10 +63,9 @@ class GroupSGD(SGD):
         weights: FloatArray | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        """Train each group on its rows, in the order of ``visit``; ``numbers`` holds the group of each visit.
+        """Train each group on its rows, in the order of ``visit``.
 
-        Raises:
-            BadLabel: As in `SGD.learn`; the message names the group.
+        ``numbers`` is the group of each visit, named in errors.
         """
         assert numbers is not None  # noqa: S101 - for the type checker
         step = Step(rows, labels, visit, self._namer(locate, numbers), weights, numbers)

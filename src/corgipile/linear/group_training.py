@@ -34,12 +34,7 @@ log = logging.getLogger("corgipile")
 def train_groups(
     given: TrainArguments, schedule: Schedule, opened: Table, save: Callable[[Model], object] | None
 ) -> Model:
-    """Train as `corgipile.train` does, one model per value of a column.
-
-    Raises:
-        BadArgument: The group column has another meaning too.
-        BudgetTooSmall: Models and group numbers take more than half of the memory.
-    """
+    """Train as `corgipile.train` does, one model per value of a column."""
     by = str(given.by)
     for name in ("label", "weight"):
         if by == getattr(given, name):
@@ -60,19 +55,12 @@ def train_groups(
 def _describe_memory(rows: int, groups: int, each: int) -> str:
     """Return the bytes of models and group numbers as text, with the memory that suffices."""
     models, codes = groups * each, rows * np.min_scalar_type(groups).itemsize
-    return (
-        f"models by group take {models} bytes and the groups of {rows} rows {codes}; give memory={2 * (codes + models)}"
-    )
+    taken = f"models by group take {models} bytes and the groups of {rows} rows {codes}"
+    return f"{taken}; give memory={2 * (codes + models)}"
 
 
 class GroupTraining(StackTraining):
-    """A training run of models by group.
-
-    Args:
-        *how: As for `StackTraining`.
-        known: The groups.
-        codes: The group number of each row.
-    """
+    """A training run of models by group; ``codes`` is the group number of each row."""
 
     def __init__(self, *how: Any, known: Values, codes: Codes) -> None:
         self._groups, self._by, self._codes = [*known.number_of], known.column, codes
@@ -139,10 +127,7 @@ class GroupTraining(StackTraining):
         log.info("models of %d groups of %r", len(rows), self._by)
         if not rows:
             return
-        for count, what in (
-            (0, "no row to train on; their models are constant"),
-            (1, "one row"),
-        ):
+        for count, what in enumerate(("no row to train on; their models are constant", "one row")):
             found = [self._groups[at] for at, one in enumerate(rows) if one == count]
             if found:
                 self.task.note(f"{len(found)} of {len(rows)} groups of {self._by!r} have {what}: {_listed(found)}")

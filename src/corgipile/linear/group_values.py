@@ -28,10 +28,6 @@ Codes = npt.NDArray[np.unsignedinteger[Any]]
 class Values:
     """The group number of each value; null is a value too.
 
-    Args:
-        column: The column.
-        values: The known values, in the order of their numbers.
-
     Example:
         >>> known = Values("region", ["north", None])
         >>> known.numbers(pa.array([None, "north"])).tolist(), known.describe(1)
@@ -56,16 +52,7 @@ class Values:
         return np.array(numbers, np.int64).take(flat(encoded.indices))
 
     def known(self, column: pa.Array, first: int, whose: str) -> npt.NDArray[np.int64]:
-        """Return the number of each value; all must be known.
-
-        Args:
-            column: The values.
-            first: The number of their first row.
-            whose: The table's name in errors.
-
-        Raises:
-            BadValue: A value has no model.
-        """
+        """Return the number of each value, the first that of row ``first``; raise BadValue if a value has no model."""
         numbers = self.numbers(column)
         if (unknown := np.flatnonzero(numbers < 0)).size:
             at, examples = int(unknown[0]), [shown(value) for value in [*self.number_of][:MAX_SHOWN]]
@@ -87,12 +74,7 @@ def shown(value: Value) -> str:
 
 
 def check_group(schema: pa.Schema, name: str, whose: str) -> None:
-    """Raise unless a column can define groups.
-
-    Raises:
-        MissingColumn: The column is missing.
-        BadSchema: Its type cannot define groups.
-    """
+    """Raise unless a column can define groups."""
     require(schema, [name], whose)
     kind, types = plain_type(schema.field(name).type), pa.types
     if not (types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind)):
@@ -104,14 +86,8 @@ def find_groups(
 ) -> tuple[list[Value], Codes]:
     """Return the groups of a table, ascending, null last, and the group number of each row.
 
-    Args:
-        table: The table.
-        name: The group column.
-        limit: The largest number of groups supported.
-        describe: Describes the memory that a number of groups needs; called for the error of too many.
-
-    Raises:
-        BudgetTooSmall: There are more than ``limit`` groups.
+    More than ``limit`` groups raise BudgetTooSmall, in which ``describe`` names the memory that a number of groups
+    needs.
 
     Example:
         >>> from corgipile.tables import open
@@ -125,7 +101,10 @@ def find_groups(
         for start, column in scan_column(table, name):
             numbers = seen.numbers(column, learn=True)
             if len(seen.number_of) > limit:
-                raise _exceeds_memory(int(limit), name, describe(_count(table, name)))
+                raise BudgetTooSmall(
+                    f"column {name!r} has more than {int(limit)} groups, more models than half of the memory holds: "
+                    f"{describe(_count(table, name))}, or group by a column of fewer values"
+                )
             needed = np.min_scalar_type(len(seen.number_of))
             if needed.itemsize > codes.itemsize:
                 codes = codes.astype(needed)
@@ -139,13 +118,6 @@ def find_groups(
 
 def _too_many_values(name: str) -> BadArgument:
     return BadArgument(f"column {name!r} has more than {MAX_GROUPS} values, too many for groups")
-
-
-def _exceeds_memory(limit: int, name: str, need: str) -> BudgetTooSmall:
-    return BudgetTooSmall(
-        f"column {name!r} has more than {limit} groups, more models than half of the memory holds: {need}, "
-        "or group by a column of fewer values"
-    )
 
 
 def _count(table: Table, name: str) -> int:

@@ -22,13 +22,6 @@ def filled(model: "M", missing: float) -> "M":
 
     Other nulls are treated as by a model that was trained with ``missing=`` and met none: as an unseen category, as
     text without words.
-
-    Args:
-        model: The model.
-        missing: The number.
-
-    Raises:
-        BadArgument: The number is not finite, or the model did not record which columns are lists.
     """
     number, encoding = real(missing, "missing"), model.encoding
     if encoding is None:

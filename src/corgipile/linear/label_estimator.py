@@ -87,11 +87,7 @@ class CorgiLabelClassifier(CorgiClassifier):
 
 
 def _indicator(y: Any) -> npt.NDArray[np.bool_]:
-    """Return labels as bool[rows, labels].
-
-    Raises:
-        ValueError: They are missing, or a label is in no row or in all.
-    """
+    """Return labels as bool[rows, labels]; raise ValueError if they are missing, or a label is in no row or in all."""
     if y is None:
         raise ValueError("CorgiLabelClassifier requires y to be passed, but the target y is None")
     kind = type_of_target(y, input_name="y")

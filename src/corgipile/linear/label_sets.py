@@ -63,28 +63,17 @@ class LabelSets:
         if self.column is None and NAME in source.schema.names:
             raise BadArgument(f"the column name {NAME!r} is reserved for label sets; rename the column")
         columns = self.labels if self.column is None else [self.column]
-        return Labelled(
-            select(source, [name for name in source.schema.names if name not in columns]), self.name, self.numbers
-        )
+        others = [name for name in source.schema.names if name not in columns]
+        return Labelled(select(source, others), self.name, self.numbers)
 
 
 def find_label_sets(
     table: Table, labels: str | Sequence[str], known: Sequence[Label] | None = None, most: float = math.inf
 ) -> LabelSets:
-    """Read the labels of each row.
+    """Read the labels of each row, from a column of lists of text or integers, or from several columns of 0 and 1.
 
-    Args:
-        table: The rows.
-        labels: A column of lists of text or integers, or several columns of 0 and 1.
-        known: The possible labels; None: all labels in the table.
-        most: Maximum bytes of set numbers and sets.
-
-    Raises:
-        BadLabel: A value is not a known label, all lists are empty, or a label column holds other than 0 and 1.
-        BadSchema: A column's type is not supported.
-        BadValue: A list or a value in it is null.
-        BudgetTooSmall: Set numbers and sets exceed the limit.
-        MissingColumn: A column is missing.
+    Labels other than the ``known`` ones raise BadLabel; set numbers and sets of more than ``most`` bytes raise
+    BudgetTooSmall.
 
     Example:
         >>> from corgipile.tables import open
@@ -186,13 +175,8 @@ def _distinct(bits: npt.NDArray[np.uint8], kind: Any) -> tuple[npt.NDArray[Any],
 
 
 def _values(table: Table, name: str, most: float) -> set[Label]:
-    """Return the distinct labels of a list column.
-
-    Raises:
-        BudgetTooSmall: They take more than ``most`` bytes.
-    """
-    seen: set[Label] = set()
-    used = 0
+    """Return the distinct labels of a list column; raise BudgetTooSmall if they take more than ``most`` bytes."""
+    seen, used = set[Label](), 0
     for _, _, values, _ in _items(table, name, 1):
         distinct = pc.unique(values)
         for start in range(0, len(distinct), LOOKED_UP):

@@ -34,13 +34,7 @@ CLASSES = np.array([0, 1])
 def train_labels(
     given: TrainArguments, schedule: Schedule, opened: Table, save: Callable[[Model], object] | None
 ) -> Model:
-    """Train as `corgipile.train` does, one model per label.
-
-    Raises:
-        BadArgument: The model is not binary.
-        BadLabel: No row has a label, or all have.
-        BudgetTooSmall: Models and label sets take more than half of the memory.
-    """
+    """Train as `corgipile.train` does, one model per label."""
     labels, memory = labels_of(opened, given), given.memory
     task = prepare(labels.table(opened), replace(given, label=labels.name), classes=CLASSES, on_bad=given.on_bad)
     count, rows = len(labels.labels), len(opened)
@@ -56,13 +50,7 @@ def train_labels(
 
 
 def labels_of(table: Table, given: Any) -> LabelSets:
-    """Read the labels of rows from the columns of ``given.labels``.
-
-    Raises:
-        BadArgument: A label column is also a feature or the weight.
-        BadLabel: No row has a label, or all have.
-        BudgetTooSmall: Label sets take more than half of the memory.
-    """
+    """Read the labels of rows from the columns of ``given.labels``; label sets may take half of the memory."""
     named = given.labels if isinstance(given.labels, str) or len(given.labels) > 1 else given.labels[0]
     half = math.inf if given.memory is None else parse_bytes(given.memory, whole=UNKNOWN_BYTES) // 2
     labels = find_label_sets(table, named, most=half)
@@ -98,12 +86,7 @@ def _check_features(given: Any, labels: LabelSets) -> None:
 
 
 class LabelTraining(StackTraining):
-    """A training run of models by label.
-
-    Args:
-        *how: As for `StackTraining`.
-        found: The labels of the rows.
-    """
+    """A training run of models by label."""
 
     def __init__(self, *how: Any, found: LabelSets) -> None:
         super().__init__(*how, label=found.column, labels=found.labels)

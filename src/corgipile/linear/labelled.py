@@ -20,15 +20,7 @@ __all__ = ["Labelled"]
 
 
 class Labelled(Wrapper):
-    """A table with labels from memory, which replace a column of the same name.
-
-    Args:
-        table: The rows.
-        name: Name of the label column.
-        labels: One label per row.
-
-    Raises:
-        BadArgument: The numbers of labels and rows differ.
+    """A table with one label per row from memory, which replace a column of the same name.
 
     Example:
         >>> from corgipile.tables import open

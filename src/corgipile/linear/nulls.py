@@ -19,11 +19,7 @@ __all__ = ["NullsAsNaN"]
 class NullsAsNaN(Wrapper):
     """A table whose null features read as NaN, so that the learner handles both the same way.
 
-    Args:
-        table: The rows.
-        inputs: The features.
-        *labels: Label and weight columns; with ``skip`` their nulls become NaN too.
-        skip: Whether to skip rows that cannot be trained on.
+    So do labels with ``skip``.
 
     Example:
         >>> from corgipile.linear.features import find_inputs
@@ -39,7 +35,7 @@ class NullsAsNaN(Wrapper):
         self._widths = dict(zip(inputs.columns, inputs.widths, strict=False))  # empty for a single list column
         self.schema = table.schema
         self._fill_labels = {name for name in labels if skip and name is not None}
-        self._widened = {name for name in self._fill_labels if not _is_float(table.schema.field(name))}
+        self._widened = {name for name in self._fill_labels if not pa.types.is_floating(table.schema.field(name).type)}
         for name in self._widened:
             self.schema = self.schema.set(self.schema.get_field_index(name), pa.field(name, pa.float64()))
 
@@ -67,10 +63,6 @@ class NullsAsNaN(Wrapper):
         return _lists(array, missing, 1 if self._inputs.sparse else self._widths.get(name, self._inputs.width))
 
 
-def _is_float(column: pa.Field) -> bool:
-    return bool(pa.types.is_floating(column.type))
-
-
 def _numbers(array: pa.Array, missing: float = math.nan) -> pa.Array:
     """Replace nulls by a number."""
     if not array.null_count:
@@ -89,12 +81,8 @@ def _lists(array: pa.Array, missing: float, width: int) -> pa.Array:
         return array  # other checks refuse lists of lists and non-numbers
     if array.null_count:
         rows = [[missing] * width if row is None else row for row in array.to_pylist()]
-        kind = (
-            array.type
-            if not math.isnan(missing) or pa.types.is_floating(inner)
-            else _with_items(array.type, pa.float64())
-        )
-        array = pa.array(rows, kind)
+        keeps_type = not math.isnan(missing) or pa.types.is_floating(inner)
+        array = pa.array(rows, array.type if keeps_type else _with_items(array.type, pa.float64()))
     if not array.values.null_count:
         return array
     values = _numbers(array.values, missing)

@@ -49,16 +49,7 @@ def steps(
     epoch: int = 0,
     route: Route | None = None,
 ) -> Iterator[Step]:
-    """Yield the steps of an epoch.
-
-    Args:
-        feeder: Reads the rows.
-        inputs: The features.
-        label: The label column; None: steps have no labels.
-        weight: The weight column.
-        epoch: The epoch.
-        route: Returns the ``numbers`` of a step from the row numbers of its visits.
-    """
+    """Yield the steps of an epoch; ``route`` returns their ``numbers`` from the row numbers of their visits."""
     visits = feeder.epoch(epoch)
     numbers = repeat(None) if route is None else map(route, feeder.rows(epoch))
     for step, (visit, of_models) in enumerate(zip(visits, numbers, strict=False)):
@@ -68,11 +59,7 @@ def steps(
 
 
 def learn(sgd: SGD, feeder: BufferedReader, *how: Any, **named: Any) -> Figures:
-    """Train one epoch as `visit_all` does, and return its figures.
-
-    Raises:
-        BadValue: There are no rows, all were skipped, or all have weight 0.
-    """
+    """Train one epoch as `visit_all` does, and return its figures."""
     visit_all(sgd, feeder, *how, **named)
     return check_figures(sgd.flush(), sgd, feeder)
 
@@ -108,11 +95,7 @@ def visit_all(
 
 
 def check_figures(figures: Figures, sgd: SGD, feeder: BufferedReader) -> Figures:
-    """Return figures of rows with some weight.
-
-    Raises:
-        BadValue: There are no rows, or all have weight 0.
-    """
+    """Return figures of rows with some weight; raise BadValue if there are none, or all have weight 0."""
     if not figures.rows:
         why = f"all {sgd.skipped} were skipped because they cannot be trained on" if sgd.skipped else "there are none"
         raise BadValue(f"no rows of {feeder.table!r} were used; {why}")
@@ -131,13 +114,7 @@ def measure(
 ) -> Figures:
     """Return the figures of a table without learning, by a pass at learning rate 0.
 
-    Args:
-        sgd: The model.
-        feeder: Reads the rows.
-        label: The label column.
-        weight: The weight column.
-        watch: Receives the rows' scores, [rows, outputs], labels and weights.
-        route: As for `steps`.
+    ``watch`` receives the rows' scores, [rows, outputs], labels and weights.
     """
     sgd.eval_mode()
     sgd.begin(0.0)

@@ -123,10 +123,7 @@ class Task:
     def sgd(self, schedule: Schedule, *, scaled: bool = True, left_out: int = 0) -> SGD:
         """Return an untrained SGD kernel, which standardises rows itself with ``scaled``.
 
-        Args:
-            schedule: The learning rates.
-            scaled: Whether the kernel standardises rows, if the task does.
-            left_out: Rows of the table that it does not see.
+        ``left_out`` rows are not its own.
         """
         return self.new_sgd(SGD, schedule, scaled=scaled, left_out=left_out)
 
@@ -186,15 +183,9 @@ class Task:
 
 
 def memory_for_rows(task: Task, memory: Size | None, models: int = 1) -> Size | None:
-    """Return the part of a budget for rows, without that for models of hashed features.
+    """Return the part of a budget for rows.
 
-    Args:
-        task: The task.
-        memory: The budget.
-        models: How many models train at once.
-
-    Raises:
-        BudgetTooSmall: The models take more than three quarters; the message names the memory that suffices.
+    So many models of hashed features may take three quarters, and are not part of it.
     """
     _check_width(task.inputs.width)
     if memory is None or task.encoding is None or task.encoding.hashing is None:
@@ -202,12 +193,10 @@ def memory_for_rows(task: Task, memory: Size | None, models: int = 1) -> Size | 
     limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes)
     taken = _bytes(task) * models
     if taken > limit * MAX_SHARE:
-        usage = (
-            f"the model takes {format_bytes(taken)}" if models == 1 else f"{models} models take {format_bytes(taken)}"
-        )
+        usage = "the model takes" if models == 1 else f"{models} models take"
         raise BudgetTooSmall(
-            f"memory is {memory!r}: {usage} in training, with hash_bits={task.encoding.hashing.bits}; "
-            f"give memory={int(taken / MAX_SHARE) + 1}, or fewer bits"
+            f"memory is {memory!r}: {usage} {format_bytes(taken)} in training, with "
+            f"hash_bits={task.encoding.hashing.bits}; give memory={int(taken / MAX_SHARE) + 1}, or fewer bits"
         )
     return limit - taken
 
@@ -227,19 +216,11 @@ def _bytes(task: Task) -> int:
     if 0 < most_classes(task.kind) <= 2:  # any two classes will do
         task = replace(task, labels=Labels(task.source, task.label, task.kind, classes=np.arange(2)))
     sgd = task.sgd(Schedule(DEFAULT_STEP.usual, 1.0, 0.0, None, DEFAULT_STEP.name))
-    return (
-        sgd.bytes
-        + sgd.outputs * sgd.inputs.width * 2 * sgd.inputs.dtype.itemsize
-        + sgd.state_rows * sgd.inputs.width * 8
-    )
+    return sgd.bytes + sgd.inputs.width * (sgd.outputs * 2 * sgd.inputs.dtype.itemsize + sgd.state_rows * 8)
 
 
 def open_nonempty(source: Any) -> Table:
-    """Open a table for training.
-
-    Raises:
-        BadValue: It has no rows.
-    """
+    """Open a table for training; raise BadValue if it has no rows."""
     opened = open_table(source)
     if not len(opened):
         raise BadValue(f"{opened!r} has no rows to train on")
@@ -252,21 +233,11 @@ def order_of(order: Any, memory: Any) -> Any:
 
 
 def prepare(
-    table: Table,
-    settings: Settings,
-    *,
-    classes: Any = None,
-    past: Model | None = None,
-    on_bad: OnBad = "raise",
+    table: Table, settings: Settings, *, classes: Any = None, past: Model | None = None, on_bad: OnBad = "raise"
 ) -> Task:
-    """Return the task of the settings; `Task.with_statistics` reads what needs the whole table.
+    """Return the task of the settings, or of a warm start, ``past``.
 
-    Args:
-        table: The rows.
-        settings: The settings.
-        classes: The classes, if given.
-        past: The model of a warm start.
-        on_bad: Whether to skip rows that cannot be trained on.
+    `Task.with_statistics` reads what needs the whole table.
     """
     label, model, opened = settings.label, settings.model, table
     features, skip = _resolve_features(settings.features, past), on_bad == "skip"
@@ -355,9 +326,8 @@ def _with_scaling(task: Task, standardize: bool | None, past: Model | None, tabl
         if seen.unscaled:
             task.hint_scaling(seen.describe_scales())
         return task
-    return replace(
-        task, inputs=_widened(inputs, task.source), standardize=True, keep_flags=standardize is None, scaling=scaling
-    )
+    keeps, inputs = standardize is None, _widened(inputs, task.source)
+    return replace(task, inputs=inputs, standardize=True, keep_flags=keeps, scaling=scaling)
 
 
 def _widened(inputs: Features, table: Table) -> Features:
@@ -385,9 +355,8 @@ def _check_warm_start(past: Model, task: Task) -> None:
     if type(past) is not Model:
         raise BadArgument("warm_start must be a single model, got models by group or label; use of(...)")
     if past.loss != task.loss or past.width != inputs.width:
-        raise BadArgument(
-            f"warm_start must be a {task.kind} model of {inputs.width} features, got {past.kind} of {past.width}"
-        )
+        needed = f"a {task.kind} model of {inputs.width} features"
+        raise BadArgument(f"warm_start must be {needed}, got {past.kind} of {past.width}")
     if known and names and known != names:
         raise BadArgument(f"features must be those of warm_start, {listed(known)}, got {listed(names)}")
     if not np.array_equal(past.classes, task.classes):

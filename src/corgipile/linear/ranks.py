@@ -91,12 +91,7 @@ def learn(
     on_rows: Count | None = None,
     on_labels: Labels | None = None,
 ) -> Figures:
-    """Train one epoch on this rank's rows, and return the figures of all ranks.
-
-    Raises:
-        BadValue: There are no rows.
-        PeerFailed: Another rank died, or timed out.
-    """
+    """Train one epoch on this rank's rows, and return the figures of all ranks; raise PeerFailed if a rank is lost."""
     sgd.begin(rate)
     totals = np.zeros(3)  # labels, their sum, the sum of their squares
     batch = 0

@@ -28,10 +28,6 @@ FILLED_HINT = "; for this model use model.filled(0), or --missing 0 in a command
 class RowName(str):
     """A row's name in errors.
 
-    Args:
-        table: The table.
-        row: The row's number.
-
     Attributes:
         missing: The hashed column that is null in the row, with a remedy; empty if there is none.
 
@@ -110,12 +106,8 @@ def bad_value(
 ) -> Flaw:
     """Return the error class and message for a row, by its first feature that is not finite.
 
-    Args:
-        inputs: The names of the features.
-        where: The row; a `RowName` also looks up the stored value.
-        values: The row's features; of a sparse row the present ones.
-        indices: The numbers of sparse features.
-        hint: The hint for a missing value.
+    ``where`` names the row; a `RowName` also looks up the stored value. ``indices`` number the features of a sparse
+    row.
 
     Example:
         >>> inputs = Features(("a", "b"), sparse=False, width=2, dtype=np.dtype("f4"), lists=False, widths=(1, 1))

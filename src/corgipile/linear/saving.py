@@ -72,15 +72,7 @@ def to_bytes(tensors: Arrays, meta: dict[str, Any]) -> bytes:
 
 
 def from_bytes(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
-    """Return the tensors and metadata in the content of a model file.
-
-    Args:
-        content: The bytes.
-        name: The content's name in errors.
-
-    Raises:
-        BadModelFile: The content is damaged or not from corgipile.
-    """
+    """Return the tensors and metadata in the content of a model file; raise BadModelFile if it is damaged."""
     from safetensors.numpy import load  # noqa: PLC0415 - as above
 
     with _read_as(name):
@@ -92,13 +84,7 @@ def from_bytes(content: bytes, name: str) -> tuple[Arrays, dict[str, Any]]:
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
-    """Read the tensors and metadata of a model file.
-
-    Raises:
-        MissingFile: The file does not exist.
-        BadModelFile: It is damaged or not from corgipile.
-        ReadFailed: It cannot be read.
-    """
+    """Read the tensors and metadata of a model file."""
     if not isinstance(path, str | os.PathLike):
         raise BadArgument(f"path must be the path of a model file, got {path!r}")
     refuse_url(path)
@@ -159,11 +145,7 @@ def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]
 
 
 def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
-    """Return the classes of a model, within a memory limit.
-
-    Raises:
-        ValueError: Their type is not supported, or their names are too long.
-    """
+    """Return the classes of a model, within a memory limit; raise ValueError for another type or names too long."""
     if not re.fullmatch(r"str|bool|u?int\d+|float\d+", kind):
         raise ValueError(f"classes must be text, booleans or numbers, got type {kind!r}")
     if kind == "str" and len(values) * max(map(len, values), default=0) > MAX_CLASS_LETTERS:
@@ -172,10 +154,9 @@ def classes_of(values: Any, kind: Any) -> npt.NDArray[Any]:
 
 
 def learnt_of(tensors: dict[str, npt.NDArray[Any]], predictor: npt.NDArray[Any]) -> Learnt | None:
-    """Return the model during training; None if the coefficients, ``of``, suffice.
+    """Return the model during training; None if the coefficients suffice.
 
-    Raises:
-        ValueError: The tensors do not fit the coefficients.
+    Raise ValueError if the tensors do not fit.
     """
     if not any(name in tensors for name in (*LEARNT, OPTIMIZER_STATE)):
         return None
@@ -185,11 +166,8 @@ def learnt_of(tensors: dict[str, npt.NDArray[Any]], predictor: npt.NDArray[Any])
     fits = center.shape == scale.shape == (width,) and center.dtype == scale.dtype == np.float64
     fits = fits and coef.shape == predictor.shape and intercept.shape == predictor.shape[:1]
     fits = fits and coef.dtype == intercept.dtype == predictor.dtype
-    if (
-        not fits
-        or not all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
-        or not (scale > 0).all()
-    ):
+    finite = all(np.isfinite(part).all() for part in (center, scale, coef, intercept))
+    if not fits or not finite or not (scale > 0).all():
         raise ValueError("its scaling does not fit its coefficients")
     if state is not None and not _is_optimizer_state(state, width):
         raise ValueError("its optimizer state does not fit its weights")
@@ -208,17 +186,11 @@ def check_model(model: "Model") -> None:
     outputs = outputs_of(model.kind, model.classes) * model.models
     if model.coef.ndim != 2 or model.width < 1:
         raise ValueError(f"kind {model.kind!r} with coefficients of shape {model.coef.shape}")
-    if (
-        model.coef.shape[0] != outputs
-        or model.intercept.shape != (outputs,)
-        or model.intercept.dtype != model.coef.dtype
-    ):
+    fits = model.coef.shape[0] == outputs and model.intercept.shape == (outputs,)
+    if not fits or model.intercept.dtype != model.coef.dtype:
         raise ValueError(f"{outputs} outputs, but coefficients {model.coef.shape}, intercepts {model.intercept.shape}")
-    if (
-        model.classes.ndim != 1
-        or model.classes.dtype.kind not in ("biufU" if model.params.get("encoding") else "biuf")
-        or (np.unique(model.classes) != model.classes).any()
-    ):
+    classes, kinds = model.classes, "biufU" if model.params.get("encoding") else "biuf"
+    if classes.ndim != 1 or classes.dtype.kind not in kinds or (np.unique(classes) != classes).any():
         raise ValueError("its classes must ascend")
     most = most_classes(model.kind)
     if not min(most, 2) <= len(model.classes) <= most:

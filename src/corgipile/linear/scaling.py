@@ -18,12 +18,7 @@ SlotArray = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Scaling:
-    """The shift and the divisor of each feature; sparse features are only divided.
-
-    Attributes:
-        center: float64[features].
-        scale: float64[features], positive.
-    """
+    """The shift and the positive divisor of each feature, float64[features]; sparse features are only divided."""
 
     center: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
@@ -96,9 +91,6 @@ class Moments:
     """Mean and spread of each feature, accumulated over rows; rows with NaN or infinity are ignored.
 
     Results depend only on the rows and their order, not on the batches: every host gets the same bits.
-
-    Args:
-        inputs: Form, width and number type of the features.
     """
 
     def __init__(self, inputs: Features) -> None:
@@ -118,9 +110,6 @@ class Moments:
 
         With ``keep_flags`` features of 0 and 1 stay unscaled if there are enough rows to learn them. The moments
         are consumed.
-
-        Raises:
-            BadValue: A feature's spread overflows float64.
 
         Example:
             >>> moments = Moments(Features(("x",), sparse=False, width=2, dtype=np.dtype(np.float32), lists=True))

@@ -82,8 +82,7 @@ class Schedule:
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Return whether the loss improved too little for two epochs in a row.
 
-        Raises:
-            Diverged: The last loss is NaN, infinite, or growing and far above the first.
+        Raise Diverged if it grows or is not finite.
 
         Example:
             >>> Schedule(0.1, 1.0, 0.0, 0.01).enough([1.0, 0.5, 0.499, 0.499], 3)
@@ -142,11 +141,7 @@ def choose_step(given: Settings, kind: str, past: "Model | None" = None) -> Step
 
 
 def schedule_of(given: Settings, tolerance: float | None = None, past: "Model | None" = None) -> Schedule:
-    """Return the learning-rate schedule of a training run.
-
-    Raises:
-        BadArgument: Settings conflict.
-    """
+    """Return the learning-rate schedule of a training run; raise BadArgument if settings conflict."""
     step = choose_step(given, given.model, past)
     if not step.decays and given.decay != declared(Settings)["decay"].default:
         raise BadArgument(f"decay needs step='decay', got decay={given.decay} with step={step.name!r}")

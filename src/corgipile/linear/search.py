@@ -168,9 +168,8 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         task = task.with_statistics()
         tasks = [replace(task, batch_size=one.batch_size, average=uses_average(one, one.model)) for one in candidates]
-        names = [
-            None if one.learning_rate else f"{point}" for one, point in zip(candidates, points(given.grid), strict=True)
-        ]
+        both = zip(candidates, points(given.grid), strict=True)
+        names = [None if one.learning_rate else f"{point}" for one, point in both]
         with Runs(tasks, schedules, names, parts, given.folds, found) as runs:
             runs.learn(feeder, given.epochs, given.on_rows)
             with passes.reader(task.inputs, task.table(), task.label, task.weight) as held_out:
@@ -188,12 +187,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
 
 
 def _labels_of(table: Table, given: SearchArguments) -> LabelSets:
-    """Read the labels of rows.
-
-    Raises:
-        BadArgument: A setting is not supported with labels, or the model is not binary.
-        BadLabel: No row has a label, or all have.
-    """
+    """Read the labels of rows; raise BadArgument for a setting that does not go with labels."""
     for name, got in changed(given, NOT_WITH_LABELS):
         raise BadArgument(f"{name} does not go with labels, got {got}")
     check_model(given.model)
@@ -218,11 +212,7 @@ def _known(record: Record) -> float:
 
 
 def _memory(given: SearchArguments, task: Task, models: int, found: LabelSets | None = None) -> Any:
-    """Return the memory for rows, without that for folds (a byte per row), labels, models and row numbers.
-
-    Raises:
-        BudgetTooSmall: Folds and labels take more than half.
-    """
+    """Return the memory for rows, without that for folds (a byte per row), labels, models and row numbers."""
     if given.memory is None:
         return None
     rows, width = len(task.source), task.row_bytes
@@ -242,11 +232,5 @@ def _result(point: Record, figures: Sequence[Figures]) -> Record:
     if not all(map(math.isfinite, losses)):
         undefined = {"score": math.nan, "score_spread": math.nan, "loss": math.inf, "loss_spread": math.nan}
         return {**point, **undefined, "scores": scores}
-    return {
-        **point,
-        "score": fmean(scores),
-        "score_spread": stdev(scores),
-        "loss": fmean(losses),
-        "loss_spread": stdev(losses),
-        "scores": scores,
-    }
+    score = {"score": fmean(scores), "score_spread": stdev(scores)}
+    return {**point, **score, "loss": fmean(losses), "loss_spread": stdev(losses), "scores": scores}

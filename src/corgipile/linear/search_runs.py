@@ -29,15 +29,9 @@ log = logging.getLogger("corgipile")
 
 
 class Runs(Stack):
-    """The models of a search: one per point, fold and label.
+    """The models of a search: one per point, fold and label; ``parts`` is the fold of each row.
 
-    Args:
-        tasks: The task of each grid point.
-        schedules: The learning rates of each point.
-        point_names: The text of each point; None if the user chose its rate.
-        parts: The fold of each row.
-        folds: The number of folds.
-        found: The labels of rows, if they may have several.
+    The point's name is None if the user chose its rate.
     """
 
     def __init__(
@@ -71,11 +65,7 @@ class Runs(Stack):
         super().__init__(tasks[0], scaler, runs, each=each, threads=len(runs), parts=parts, sets=sets)
 
     def learn(self, feeder: BufferedReader, epochs: int, on_rows: Callable[[int], object] | None) -> None:
-        """Train all epochs.
-
-        Raises:
-            BadLabel: All rows of a class are in one fold.
-        """
+        """Train all epochs; raise BadLabel if all rows of a class are in one fold."""
         kinds = len(self._task.classes) if self._sets is None else len(self._sets)
         counts = np.zeros((kinds, self._folds), np.int64)
         untrained = Untrained(self._task.loss, len(self._task.classes), self._folds)
@@ -120,10 +110,9 @@ class Runs(Stack):
             if not found.rows and not run.error:
                 raise BadValue(f"no rows of fold {run.fold} of {feeder.table!r} were used; all were skipped")
             if not found.weight and not run.error:
-                raise BadValue(
-                    f"the weights of fold {run.fold} of {feeder.table!r} are all zero: it cannot be evaluated"
-                )
-        by_run = {id(run): found for run, found in zip(trained, figures, strict=True)}
+                zero = f"the weights of fold {run.fold} of {feeder.table!r} are all zero"
+                raise BadValue(f"{zero}: it cannot be evaluated")
+        by_run = dict(zip(map(id, trained), figures, strict=True))
         return [self._by_fold([by_run[id(run)] for run in point]) for point in self.points]
 
     def _by_fold(self, figures: list[Figures]) -> list[Figures]:
@@ -140,9 +129,8 @@ class Runs(Stack):
         labels, folds = step.labels[step.visit], step.numbers
         assert folds is not None  # noqa: S101 - for the type checker
         if self._found is not None:
-            counts += np.bincount(labels.astype(np.intp) * self._folds + folds, minlength=counts.size).reshape(
-                counts.shape
-            )
+            places = labels.astype(np.intp) * self._folds + folds
+            counts += np.bincount(places, minlength=counts.size).reshape(counts.shape)
         elif not untrained.loss.numbers:
             self._count_classes(counts, labels, folds)
         else:

@@ -103,23 +103,10 @@ class Figures(NamedTuple):
 
 
 class SGD:
-    """A linear model in training or in use.
+    """A linear model in training or in use, with the settings of `corgipile.train`.
 
-    Args:
-        kind: The name of a loss.
-        inputs: Form, width and number type of the features.
-        classes: Class values, ascending.
-        batch_size: Rows per update.
-        l2: Strength of the L2 penalty.
-        intercept: Whether to learn one.
-        step: The name of a step.
-        l1: Strength of the L1 penalty.
-        max_norm: Maximum norm of the weights of all outputs together; None: unlimited.
-        average: Whether the mean of the weights predicts, not the last ones.
-        on_bad: Whether a row that cannot be trained on is an error, or skipped and counted in ``skipped``.
-        scaling: The scaling of rows before training; weights are then for scaled rows.
-        class_weight: The weight of each class; None: 1.
-        rows: Rows of the training table, which determine the steps of ``step="auto"``; 0: unknown.
+    With ``scaling`` weights are for scaled rows; ``rows`` of the training table, 0 if unknown, determine the steps of
+    ``step="auto"``. ``skipped`` counts the rows that ``on_bad`` left out.
     """
 
     def __init__(

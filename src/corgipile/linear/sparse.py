@@ -18,10 +18,7 @@ FloatArray = npt.NDArray[Any]
 SlotArray = npt.NDArray[np.int32]
 Flaw = tuple[type[CorgiPileError], str]
 NULL_INDEX: Flaw = BadSparseRow, "has a null among its sparse indices; fill or drop such rows first"
-NULL_VALUE: Flaw = (
-    BadValue,
-    "has a feature that is null, NaN or infinite; finite numbers are needed",
-)
+NULL_VALUE: Flaw = (BadValue, "has a feature that is null, NaN or infinite; finite numbers are needed")
 _NO_INDEX = np.array([NULL], np.int32)
 _NO_VALUE = np.array([np.nan])
 

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -58,16 +57,10 @@ class Run:
 
 
 class Stack:
-    """Models in training on the same rows.
+    """Models in training on the same rows; those of a team, and the labels of a fold, are adjacent.
 
-    Args:
-        task: The rows.
-        scaler: Standardises rows.
-        runs: The models; those of a team, and the labels of a fold, are adjacent.
-        each: Rows that all models visit before the next ones.
-        threads: The number of threads.
-        parts: The fold of each row; None: models see all rows.
-        sets: Whether a label set has a label, [sets, labels]; None: rows have one label.
+    ``scaler`` standardises ``each`` rows, which all models visit before the next ones. ``parts`` is the fold of each
+    row, ``sets`` whether a label set has a label.
     """
 
     def __init__(
@@ -89,9 +82,7 @@ class Stack:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def visit_all(
@@ -107,14 +98,8 @@ class Stack:
     ) -> int:
         """Train models on the rows of an epoch outside their fold, and return the number of rows.
 
-        Args:
-            feeder: Reads the rows.
-            epoch: The epoch.
-            runs: The models.
-            watch: Receives each step; its ``numbers`` are the folds.
-            on_rows: Called with numbers of rows.
-            own: Evaluate models on the rows of their fold instead.
-            strict: Raise the error of a model that diverged.
+        With ``own`` evaluate them on the rows of their fold. ``watch`` receives each step, whose ``numbers`` are the
+        folds; ``strict`` raises the error of a model that diverged.
         """
         task, seen = self._task, 0
         for run in runs:
@@ -136,10 +121,7 @@ class Stack:
     ) -> list[Run]:
         """Reset models whose default rate diverged, with a lower rate, and return them.
 
-        Args:
-            runs: The models of the last pass.
-            untrained: The losses of untrained models, by fold.
-            announce: Receives the schedule before and after, and the models that change so.
+        ``announce`` receives the schedule before and after, and the models that change so.
         """
         changed, restarting = defaultdict[tuple[str, Schedule, Schedule], list[Run]](list), []
         for run in runs:
@@ -217,13 +199,7 @@ def worth_a_thread(model: SGD) -> int:
 
 
 def teams(models: Sequence[SGD], theirs: npt.NDArray[np.uint8], parts: npt.NDArray[np.uint8]) -> list[int]:
-    """Return for each model how many models visit a row at once with it, outside its own part.
-
-    Args:
-        models: As in `learn_parts`.
-        theirs: The part of each model.
-        parts: The part of each row.
-    """
+    """Return for each model how many models visit a row at once with it, outside its own part."""
     return _kernel.sgd_teams([model._state for model in models], theirs, parts)  # noqa: SLF001 - a function of the class
 
 
@@ -232,16 +208,8 @@ def learn_parts(
 ) -> dict[int, Diverged]:
     """Train models on the same rows, each without its part or only on it; return divergences by model.
 
-    Args:
-        models: Models that do not standardise. Models that differ only in rates, penalties or means should be
-            adjacent, and among them those of a part: the kernel vectorises across them.
-        theirs: The part of each model.
-        step: The rows; its ``numbers`` are the part of each visit.
-        own: Whether models see their own part, or all others.
-        each: Visits that all models make before the next ones.
-
-    Raises:
-        CorgiPileError: As in `SGD.learn`, except Diverged.
+    Models do not standardise. Those that differ only in rates, penalties or means should be adjacent, and among them
+    those of a part: the kernel vectorises across them. The step's ``numbers`` are the part of each visit.
     """
     features, labels, weights = step.for_kernel()
     parts = step.numbers
@@ -255,16 +223,10 @@ def learn_parts(
 def learn_labels(
     models: Sequence[SGD], step: Step, sets: npt.NDArray[np.bool_], *, first: int = 0
 ) -> dict[int, Diverged]:
-    """Train models on the same rows, each on its own label; return divergences by model.
+    """Train models on the same rows, each on its own label, from ``first`` on; return divergences by model.
 
-    Args:
-        models: Models that do not standardise; the kernel vectorises across models that differ only in weights.
-        step: The rows; their labels are numbers of sets.
-        sets: Whether a set has a label: [sets, labels].
-        first: The label of the first model; others follow.
-
-    Raises:
-        CorgiPileError: As in `SGD.learn`, except Diverged.
+    Models do not standardise; the kernel vectorises across models that differ only in weights. The step's labels are
+    numbers of ``sets``, bool[sets, labels].
     """
     features, numbers, weights = step.for_kernel()
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class

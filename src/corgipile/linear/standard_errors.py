@@ -247,11 +247,7 @@ def _add(model: "Model", sums: Any, x: FloatArray, y: FloatArray, w: FloatArray)
 
 
 def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
-    """Return the inverse of a matrix of second derivatives, computed with features scaled to unit size.
-
-    Raises:
-        BadValue: The matrix is singular.
-    """
+    """Return the inverse of second derivatives, with features scaled to unit size; raise BadValue if it is singular."""
     size = np.sqrt(np.diag(matrix))
     if not size.all() or not np.isfinite(size).all():
         none = [name for name, value in zip(names, size.tolist(), strict=True) if not (0 < value < math.inf)]
@@ -270,10 +266,7 @@ def _inverse(matrix: FloatArray, names: Sequence[str]) -> FloatArray:
 class _References:
     """An equivalent model with fewer coefficients.
 
-    Attributes:
-        kept: Places of the remaining coefficients.
-        coef: All coefficients; those of removed levels are 0.
-        left: Places of the removed levels.
+    Holds the places of those kept, all of them with those of removed levels 0, and the places of the removed levels.
     """
 
     kept: npt.NDArray[np.intp]
@@ -290,11 +283,6 @@ def _references(model: "Model", coef: FloatArray, curves: FloatArray) -> _Refere
 
     The dummies of such a column add up to the intercept's 1, or without an intercept to those of the first such
     column. Adding a constant to all levels and subtracting it from the intercept changes no score.
-
-    Args:
-        model: The model; with a penalty its levels are distinct and stay.
-        coef: The coefficients, the intercept last.
-        curves: The sum of second derivatives over rows, [coefficients, coefficients].
     """
     coef, left = coef.copy(), []
     base = [model.width] if len(coef) > model.width else []

@@ -38,18 +38,10 @@ class BestEpoch(NamedTuple):
 
 
 class Training(Trainer):
-    """A training run of one model by SGD.
+    """A training run of one model by SGD, on one of several ``ranks`` if given.
 
-    Args:
-        task: The task.
-        feeder: Reads the rows.
-        schedule: The learning rates.
-        past: The model of a warm start.
-        params: The settings that the model records.
-        adaptive: Whether the learning rate is a default: it is lowered if an epoch diverges or a regression plateaus,
-            and raised for labels far from 0.
-        on_rows: As for `Trainer`.
-        ranks: The ranks that train the same model.
+    An ``adaptive`` learning rate is a default: it is lowered if an epoch diverges or a regression plateaus, and raised
+    for labels far from 0.
     """
 
     def __init__(

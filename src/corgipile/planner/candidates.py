@@ -22,26 +22,16 @@ __all__ = ["BLOCK_READS", "Candidate", "Setting", "candidates"]
 VISIT_BYTES, MIN_VISIT_BYTES = 12, 8 << 20  # bytes per simulated visit; bytes for all visits at least
 MIN_VISITS = 1 << 16  # simulated visits per order at least
 REQUEST = 1 << 20  # bytes per request or read of a table read in storage order
-BLOCK_READS, ROW_READS, SHORT_RUN = (
-    4,
-    32,
-    8,
-)  # reads in flight of blocks and of rows; runs with fewer rows than SHORT count as rows
+BLOCK_READS, ROW_READS = 4, 32  # reads in flight of blocks and of rows
+SHORT_RUN = 8  # runs with fewer rows count as rows
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings that all candidates share.
+    """Settings that all candidates share, ``memory`` of each process.
 
-    Attributes:
-        table: The table.
-        memory: Memory budget of a process.
-        batch_size: Rows per batch.
-        label: The label column; None: deff is a worst case.
-        shared_variance: Share of variance between blocks of the most clustered other column; None: unmeasured.
-        world: Ranks that share the table.
-        seconds: Duration of each candidate's trial.
-        seed: Seed of the epoch.
+    Without a label deff is a worst case. ``shared_variance`` is the share of variance between blocks of the most
+    clustered other column, None if unmeasured; ``seconds`` is the duration of each candidate's trial.
     """
 
     table: Table

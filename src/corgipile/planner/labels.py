@@ -22,15 +22,9 @@ __all__ = ["Labels"]
 
 @dataclass(frozen=True)
 class Labels:
-    """A label column: classes or numbers, with mean and variance. Missing values count as the mean.
+    """A label column as classes, or as numbers (None), with the mean and variance of each.
 
-    Attributes:
-        table: The table.
-        name: Name of the column.
-        numbered: Converts the column to numbers.
-        classes: Its classes; None for numbers.
-        mean: Share of each class, or the mean number.
-        variance: Variance of each class's indicator, or of the number.
+    Missing values count as the mean.
     """
 
     table: Table
@@ -44,9 +38,6 @@ class Labels:
     def read(cls, table: Table, name: str, cut: Sequence[Blocks]) -> tuple[Self, list[npt.NDArray[np.float64]]]:
         """Scan a column once; return its labels, and its sketch for each way to cut the table.
 
-        Raises:
-            BadSchema: The column does not have one value per row.
-
         Example:
             >>> from corgipile.tables import open
             >>> labels, (sketch,) = Labels.read(open({"y": [0, 0, 1, 1]}), "y", [Blocks(4, even=2)])
@@ -54,10 +45,8 @@ class Labels:
             ([0.5, 0.5], [0.0, 1.0])
         """
         numbered = Numbered(name, table.schema.field(check_columns(table.schema, [name])[0]).type)
-        tallies = [
-            Tally(table, even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts, name)
-            for blocks in cut
-        ]
+        edges = (even_cuts(blocks.rows, blocks.even) if blocks.cuts is None else blocks.cuts for blocks in cut)
+        tallies = [Tally(table, cuts, name) for cuts in edges]
         summary = _Summary()
         for _, part in scan_column(table, name):
             for tally in tallies:

@@ -42,11 +42,7 @@ Plan = tuple[int, int, bool]  # bytes per read, reads in flight, whether sequent
 
 
 class Source(Protocol):
-    """Source of reads.
-
-    Attributes:
-        plans: Measurements, most important first.
-    """
+    """Source of reads; ``plans`` are measurements, the most important first."""
 
     plans: list[Plan]
 
@@ -58,10 +54,8 @@ def measure_rates(table: Table, seconds: float = SECONDS) -> Probe | None:
     """Read a table's files at random for a few seconds, without writing or warming a cache.
 
     Files are read past the page cache (``O_DIRECT``); if that is unsupported their pages are dropped before each read.
-    A bucket gets at most 300 requests, of 96 MB in all.
-
-    Returns:
-        The rates; None for tables in memory, small ones, and unreadable ones.
+    A bucket gets at most 300 requests, of 96 MB in all. Return None for tables in memory, small ones, and unreadable
+    ones.
 
     Example:
         >>> from corgipile.tables import open
@@ -99,16 +93,12 @@ def _make_monotonic(cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
         >>> [cell.rate for cell in _make_monotonic((Cell(4096, 1, 2.0), Cell(8192, 1, 1.0)))]
         [2.0, 2.0]
     """
-    return tuple(
-        cell._replace(
-            rate=max(
-                other.rate
-                for other in cells
-                if other.nbytes <= cell.nbytes and other.at_once <= cell.at_once and other.sequential == cell.sequential
-            )
-        )
-        for cell in cells
-    )
+
+    def covers(cell: Cell, other: Cell) -> bool:
+        smaller = other.nbytes <= cell.nbytes and other.at_once <= cell.at_once
+        return smaller and other.sequential == cell.sequential
+
+    return tuple(cell._replace(rate=max(other.rate for other in cells if covers(cell, other))) for cell in cells)
 
 
 def _rate(source: Source, plan: Plan, seconds: float) -> float:
@@ -120,18 +110,12 @@ def _rate(source: Source, plan: Plan, seconds: float) -> float:
         if spent >= seconds or not got:
             return done / spent
         cost = plan[0] * spent / done
-        count = max(
-            plan[1], min(int(min(seconds - spent, max(MIN_ROUND_SECONDS, 4 * plan[1] * cost)) / cost), MAX_ROUND_READS)
-        )
+        left = min(seconds - spent, max(MIN_ROUND_SECONDS, 4 * plan[1] * cost))
+        count = max(plan[1], min(int(left / cost), MAX_ROUND_READS))
 
 
 class _Device:
-    """Local files, read past the page cache by the kernel's reader threads.
-
-    Args:
-        files: Files of one device.
-        stack: Closes the files.
-    """
+    """Local files, read past the page cache by the kernel's reader threads."""
 
     def __init__(self, files: list[File], stack: contextlib.ExitStack) -> None:
         self.plans: list[Plan] = [
@@ -211,11 +195,7 @@ class _Device:
 
 
 class _Bucket:
-    """Objects of a store.
-
-    Args:
-        files: Open objects.
-    """
+    """Open objects of a store."""
 
     def __init__(self, files: list[RemoteFile]) -> None:
         self.plans: list[Plan] = [(size, depth, False) for depth in REMOTE_DEPTHS for size in REMOTE_SIZES]

@@ -9,7 +9,7 @@ from corgipile.orders.order import IntArray, follow
 
 __all__ = ["MAX_VISITS", "Visits", "simulate", "worst"]
 
-MAX_VISITS, MIN_BATCHES, MAX_BATCH_VISITS = (1 << 19, 256, 1 << 21)  # visits simulated at most
+MAX_VISITS, MIN_BATCHES, MAX_BATCH_VISITS = 1 << 19, 256, 1 << 21  # visits simulated at most
 MAX_INT32 = np.iinfo(np.int32).max
 MAX_STRETCHES, MIN_STRETCHES = 64, 8  # equidistant stretches of a longer epoch, with different buffers
 MIN_BLOCKS = 64  # blocks below which a block may hold rows of each class
@@ -18,9 +18,8 @@ MIN_BLOCKS = 64  # blocks below which a block may hold rows of each class
 class Visits(NamedTuple):
     """Visits of a simulated epoch, or of stretches of it.
 
-    Attributes:
-        rows: Row numbers in order of visits, int32 if that holds them; whole batches of each stretch.
-        runs: Runs of rows read, per row.
+    Row numbers are in order, whole batches of each stretch, as int32 if that holds them; ``runs`` is the number of runs
+    read, per row.
     """
 
     rows: IntArray
@@ -31,14 +30,8 @@ def simulate(order: Order, blocks: Blocks, key: Key, batch: int, far: int | None
     """Simulate an epoch, or stretches of it, without reading the table.
 
     There are 64 stretches, or as many as turn the buffer over twice, but at least 8. Each begins with a full buffer;
-    more stretches would share rows there.
-
-    Args:
-        order: The fitted order.
-        blocks: The blocks it runs over, with their sketch if it balances them.
-        key: Seed, epoch and rank of the pass.
-        batch: Rows per batch.
-        far: Visits to simulate, more for large batches; None: half a million.
+    more stretches would share rows there. ``far`` visits are simulated, more for large batches, by default half a
+    million.
 
     Example:
         >>> from corgipile.orders import NoShuffle
@@ -109,11 +102,6 @@ def worst(rows: IntArray, blocks: Blocks, batch: int) -> float:
     fraction of the excess of deff over 1. If there are few blocks, each may hold rows of every class: then
     sixty-fourths of the table count as blocks if they mix less.
 
-    Args:
-        rows: Visited rows, see `simulate`.
-        blocks: The blocks.
-        batch: Rows per batch.
-
     Example:
         >>> round(worst(np.arange(100), Blocks(100, even=10), 10), 3)
         10.0
@@ -121,11 +109,9 @@ def worst(rows: IntArray, blocks: Blocks, batch: int) -> float:
         100.0
     """
     value = _worst(rows, blocks, batch)
-    return (
-        value
-        if blocks.count >= MIN_BLOCKS
-        else max(value, _worst(rows, Blocks(blocks.rows, even=-(-blocks.rows // MIN_BLOCKS)), batch))
-    )
+    if blocks.count >= MIN_BLOCKS:
+        return value
+    return max(value, _worst(rows, Blocks(blocks.rows, even=-(-blocks.rows // MIN_BLOCKS)), batch))
 
 
 def _worst(rows: IntArray, blocks: Blocks, batch: int) -> float:

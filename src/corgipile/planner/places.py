@@ -107,11 +107,7 @@ def _sum(facts: dict[str, Any]) -> str:
 
 
 def _read(facts: Any, place: str) -> Probe:
-    """Validate stored rates.
-
-    Raises:
-        ValueError: The data is not a valid file of rates.
-    """
+    """Validate stored rates; raise ValueError if they are damaged."""
     known = {name: facts[name] for name in ("version", "place", "taken", "cells")}
     if known["version"] != VERSION:
         raise ValueError(f"version must be {VERSION}, got {known['version']!r}")

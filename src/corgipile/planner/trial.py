@@ -132,13 +132,7 @@ def _loader(order: Order, setting: Setting) -> Loader:
 
 
 class _Mark(NamedTuple):
-    """A moment of an epoch.
-
-    Attributes:
-        batches: Batches taken so far.
-        seconds: Seconds since the start.
-        nbytes: Bytes read from the device so far; NaN if the system does not report them.
-    """
+    """A moment of an epoch: batches taken and seconds so far, and bytes read from the device, NaN if unknown."""
 
     batches: int
     seconds: float
@@ -146,12 +140,7 @@ class _Mark(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """The beginning of an epoch.
-
-    Attributes:
-        marks: One or more marks, the last at its end.
-        read: Share of its bytes that came from the device; NaN if the system does not report it.
-    """
+    """The beginning of an epoch: one or more marks, and the share of its bytes from the device, NaN if unknown."""
 
     marks: list[_Mark]
     read: float
@@ -172,12 +161,8 @@ class _Beginning(NamedTuple):
 
         A device's first requests are its slowest. Blocks do not end at pages: the first block read brings the page it
         shares with its neighbour. So an epoch begins with more bytes per row than it ends with, and progresses by bytes
-        of the device, not by rows.
-
-        Args:
-            total: Batches of the epoch.
-            nbytes: Bytes read from the device in all, if each page is read once.
-            share: Share of pages that are still cached when their other rows are needed.
+        of the device, not by rows. ``nbytes`` are those read from the device in all, if each page is read once;
+        ``share`` of the pages are still cached when their other rows are needed.
 
         Example:
             >>> begun = _Beginning([_Mark(done, done + 1.0, 10.0 * (done + 2)) for done in (1, 2, 3, 4)], 1.0)

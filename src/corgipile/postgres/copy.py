@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue
 from corgipile.tables import Table
+from corgipile.tables.databases import quoted
 from corgipile.tables.table import even_cuts
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def copy_table(connection: "psycopg.Connection[Any]", name: str, table: Table) -
         >>> with psycopg.connect(server.url) as connection:
         ...     copy_table(connection, "higgs", cp.open("higgs.arrow"))  # doctest: +SKIP
     """
-    columns = ", ".join(f"{_quoted(field.name)} {_sql_type(field)}" for field in table.schema)
+    columns = ", ".join(f"{quoted(field.name)} {_sql_type(field)}" for field in table.schema)
     step = max(1, _PIECE // (row_layout(table.schema).itemsize))
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {name} ({columns})")
@@ -58,9 +59,6 @@ def row_layout(schema: pa.Schema) -> "np.dtype[np.void]":
 
     A scalar is ``[column]["value"]``, a list ``[column]["items"]["value"]``.
 
-    Raises:
-        BadSchema: A column is neither numeric nor a fixed-size list of numbers.
-
     Example:
         >>> row_layout(pa.schema({"x": pa.list_(pa.float32(), 28), "label": pa.int32()})).itemsize
         258
@@ -69,10 +67,7 @@ def row_layout(schema: pa.Schema) -> "np.dtype[np.void]":
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
-    """Encode rows for binary COPY.
-
-    Raises:
-        BadValue: A value is null.
+    """Encode rows for binary COPY; raise BadValue if a value is null.
 
     Example:
         >>> encode(pa.record_batch({"a": pa.array([7], pa.int16())})).hex(" ")
@@ -97,10 +92,7 @@ def encode(rows: pa.RecordBatch) -> bytes:
 
 
 def decode(data: bytes, schema: pa.Schema) -> npt.NDArray[np.void]:
-    """Decode binary COPY to a structured array of `row_layout`.
-
-    Raises:
-        BadValue: The rows have other columns, other lengths or nulls.
+    """Decode binary COPY to a structured array of `row_layout`; raise BadValue for other columns, lengths or nulls.
 
     Example:
         >>> rows = pa.record_batch({"a": pa.array([7, 8], pa.int16())})
@@ -136,7 +128,3 @@ def _width(field: pa.Field) -> int:
 
 def _sql_type(field: pa.Field) -> str:
     return f"{_TYPES[field.type.value_type][0]}[]" if _width(field) else _TYPES[field.type][0]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

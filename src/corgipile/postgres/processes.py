@@ -9,13 +9,9 @@ from typing import Any
 
 
 def capture(command: list[str], user: pwd.struct_passwd | None = None) -> "subprocess.CompletedProcess[str]":
-    r"""Run a program without the environment's PG* variables and capture its output.
+    r"""Run a program without the environment's PG* variables, as another user if given, and capture its output.
 
     Output goes through files, since a server started by the program would keep a pipe open.
-
-    Args:
-        command: The program and its arguments.
-        user: The user that root switches to.
 
     Example:
         >>> capture(["echo", "up"]).stdout

@@ -86,9 +86,8 @@ class Server:
         if self.version is None:
             raise ServerError(f"{self.home} has no server; create it with `corgipile pg start {self.home}`")
         if (address := self.address) is None:
-            raise ServerError(
-                f"the server in {self.home} is not running; start it with `corgipile pg start {self.home}`"
-            )
+            start = f"start it with `corgipile pg start {self.home}`"
+            raise ServerError(f"the server in {self.home} is not running; {start}")
         return address
 
     @property
@@ -110,9 +109,8 @@ class Server:
             flags: Compiler options.
         """
         if self.version not in {None, source.version}:
-            raise ServerError(
-                f"PostgreSQL must be version {self.version} for the data in {self.data}, got {source.version}"
-            )
+            wanted = f"version {self.version} for the data in {self.data}"
+            raise ServerError(f"PostgreSQL must be {wanted}, got {source.version}")
         if self.version is None and not (self.home / "server").exists() and _has_files(self.home):
             raise ServerError(f"{self.home} contains other files but no server; give a new or empty folder")
         self.home.mkdir(parents=True, exist_ok=True)
@@ -230,10 +228,8 @@ class Server:
         if (user := self._user()) is None:
             return
         if capture(["/bin/sh", "-c", 'cd "$0"', str(self.home)], user).returncode:
-            elsewhere = "give a folder that all users can enter, such as one in /var/lib"
-            raise ServerError(
-                f"user {user.pw_name}, who runs the server instead of root, cannot enter {self.home}; {elsewhere}"
-            )
+            cannot = f"user {user.pw_name}, who runs the server instead of root, cannot enter {self.home}"
+            raise ServerError(f"{cannot}; give a folder that all users can enter, such as one in /var/lib")
 
     def _run(self, program: str, *words: str) -> None:
         done = capture([str(self.bin / program), *words], self._user())
@@ -258,13 +254,8 @@ def default_home() -> Path:
 def _stamp(source: Installation, flags: str) -> str:
     """Return a digest of the installation, the compiler options and the sources."""
     digest = hashlib.sha256(f"{source} {flags} {os.environ.get('EXTRA_CFLAGS')}".encode())
-    for pattern in (
-        "kernel/**/*.h",
-        "postgres/src/*.[ch]",
-        "postgres/sql/*.sql",
-        "postgres/*.control",
-        "postgres/Makefile",
-    ):
+    patterns = [f"postgres/{name}" for name in ("src/*.[ch]", "sql/*.sql", "*.control", "Makefile")]
+    for pattern in ("kernel/**/*.h", *patterns):
         for path in sorted(sources().glob(pattern)):
             digest.update(path.read_bytes())
     return digest.hexdigest()

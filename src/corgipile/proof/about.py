@@ -100,14 +100,10 @@ def _labels(facts: "About") -> Iterator[Section]:
         yield Section("Labels", f"Numbers from {low} to {high}, {mean} on average.")
     if not facts.classes:
         return
-    shown = list(facts.classes.items())[:MAX_DRAWN]
-    drawn, height = intervals(
-        [Interval(name, count) for name, count in shown], linear(facts.classes.values(), zero=True), "rows"
-    )
-    cells = [
-        (name, f"{count:,}", f"{count / facts.rows:.2%}")
-        for name, count in list(facts.classes.items())[:MAX_TABLE_ROWS]
-    ]
+    counts = list(facts.classes.items())
+    shown = [Interval(name, count) for name, count in counts[:MAX_DRAWN]]
+    drawn, height = intervals(shown, linear(facts.classes.values(), zero=True), "rows")
+    cells = [(name, f"{count:,}", f"{count / facts.rows:.2%}") for name, count in counts[:MAX_TABLE_ROWS]]
     alt = "; ".join(f"{name}: {count} rows, {share}" for name, count, share in cells[:MAX_DRAWN])
     chart = Chart("Rows by label", alt, drawn, ("label", "rows", "share"), cells, height=height)
     many = f"The {MAX_DRAWN} most frequent of {len(facts.classes):,}." if len(facts.classes) > MAX_DRAWN else ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from corgipile.quality.faults import Fault
     from corgipile.quality.keyed import Spread
 
-__all__ = ["PARTS", "audit_page", "deff_scale", "fault_list", "places", "spread_cells"]
+__all__ = ["PARTS", "audit_page", "deff_scale", "fault_list", "parts_of", "places", "spread_cells"]
 
 PARTS = (("whole epoch", 0), ("first tenth", 1), ("middle", 2), ("last tenth", 3))
 MAX_SHOWN = 8  # epochs and keys with charts at most
@@ -26,9 +26,7 @@ MIN_DEFF = 0.01  # lower end of deff scales
 def audit_page(report: "AuditReport", command: str = "") -> Page:
     """Return the report page of an audit; ``command``: the command that makes it."""
     epochs = _shown(report.epochs)
-    worst = max(
-        (each for epoch in report.epochs for each in epoch.spreads), key=lambda each: each.deff[0], default=None
-    )
+    worst = max((each.deff[0] for epoch in report.epochs for each in epoch.spreads), default=None)
     facts = [
         ("rows of the table", "unknown" if report.rows is None else f"{report.rows:,}"),
         ("epochs", f"{len(report.epochs):,}"),
@@ -36,7 +34,7 @@ def audit_page(report: "AuditReport", command: str = "") -> Page:
         ("faults", f"{len(report.faults)}"),
     ]
     if worst is not None:
-        facts.append(("deff at worst", f"{worst.deff[0]:.2f}"))
+        facts.append(("deff at worst", f"{worst:.2f}"))
     lead = "The batches of a loader were recorded. deff measures how much batches vary: 1 is a full shuffle."
     sections = [Section("Faults", "", [fault_list(report.faults)])]
     sections += [_mixing(epochs, len(report.epochs)), *_places(epochs), *_correlations(epochs), *_table(report.epochs)]
@@ -66,7 +64,7 @@ def places(epoch: "EpochReport", title: str, series: int = 0) -> Chart | None:
 
 def spread_cells(spread: "Spread") -> tuple[str, ...]:
     """Return deff of an epoch and its parts as text."""
-    return tuple(f"{value:.2f} ± {half:.2f}" for value, half in (spread.deff, spread.head, spread.middle, spread.tail))
+    return tuple(f"{value:.2f} ± {half:.2f}" for value, half in parts_of(spread))
 
 
 def deff_scale(found: Sequence[tuple[float, float]]) -> Scale:
@@ -89,12 +87,13 @@ def _shown(epochs: "Sequence[EpochReport]") -> "list[tuple[int, EpochReport]]":
 
 
 def _mixing(epochs: "list[tuple[int, EpochReport]]", of: int) -> Section:
-    charts, scale = [], deff_scale([part for _, epoch in epochs for spread in epoch.spreads for part in _parts(spread)])
+    charts = []
+    scale = deff_scale([part for _, epoch in epochs for spread in epoch.spreads for part in parts_of(spread)])
     for number, epoch in epochs:
         rows = [
             Interval(spread.key, *part, series)
             for spread in epoch.spreads[:MAX_SHOWN]
-            for (_, series), part in zip(PARTS, _parts(spread), strict=True)
+            for (_, series), part in zip(PARTS, parts_of(spread), strict=True)
         ]
         drawn, height = intervals(rows, scale, "deff", mark=1.0)
         cells = [(spread.key, *spread_cells(spread)) for spread in epoch.spreads]
@@ -106,13 +105,13 @@ def _mixing(epochs: "list[tuple[int, EpochReport]]", of: int) -> Section:
         "Left of it batches vary less, right of it more."
     )
     keys = max((len(epoch.spreads) for _, epoch in epochs), default=0)
-    lead += f" Shown: {MAX_SHOWN} of {of} epochs." * (of > MAX_SHOWN) + f" Charts: {MAX_SHOWN} of {keys} keys." * (
-        keys > MAX_SHOWN
-    )
+    lead += f" Shown: {MAX_SHOWN} of {of} epochs." * (of > MAX_SHOWN)
+    lead += f" Charts: {MAX_SHOWN} of {keys} keys." * (keys > MAX_SHOWN)
     return Section("How evenly batches mix", lead, [key(PARTS)], charts)
 
 
-def _parts(spread: "Spread") -> tuple[tuple[float, float], ...]:
+def parts_of(spread: "Spread") -> tuple[tuple[float, float], ...]:
+    """Return deff and half the width of its interval, for each of `PARTS`."""
     return spread.deff, spread.head, spread.middle, spread.tail
 
 
@@ -148,24 +147,16 @@ def _table(epochs: "Sequence[EpochReport]") -> Iterator[Section]:
     rows = [
         (f"{number}, {spread.key}", *_cells(spread)) for number, epoch in enumerate(epochs) for spread in epoch.spreads
     ]
-    parts = (
-        [table(f"The first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else "", head, rows[:MAX_ROWS])]
-        if rows
-        else []
-    )
-    again = [
-        (f"{number}", f"{epoch.again[0]:.2%}", f"{epoch.again[1]:.2%}")
-        for number, epoch in enumerate(epochs)
-        if epoch.again is not None
-    ]
+    caption = f"The first {MAX_ROWS} of {len(rows)}" if len(rows) > MAX_ROWS else ""
+    parts = [table(caption, head, rows[:MAX_ROWS])] if rows else []
+    shares = ((number, epoch.again) for number, epoch in enumerate(epochs) if epoch.again is not None)
+    again = [(f"{number}", f"{share:.2%}", f"{chance:.2%}") for number, (share, chance) in shares]
     if again:
         names = ("epoch", "share a batch again", "by chance")
         parts.append(table("Rows that shared a batch in the previous epoch", names, again[:MAX_ROWS]))
-    lead = (
-        "The prefix discrepancy of a full shuffle is 0.9 to 1.3; gaps are visits of others between two rows of a class."
-    )
     if parts:
-        yield Section("Beyond deff", lead, parts)
+        gaps = "gaps are visits of others between two rows of a class."
+        yield Section("Beyond deff", f"The prefix discrepancy of a full shuffle is 0.9 to 1.3; {gaps}", parts)
 
 
 def _cells(spread: "Spread") -> tuple[str, ...]:

@@ -19,14 +19,10 @@ MAX_NAME_WIDTH = 120  # width of the intervals' names at most
 
 
 class Line(NamedTuple):
-    """A series of points.
+    """A series of points; those that are not finite are left out.
 
-    Attributes:
-        name: Name of the series.
-        points: The points; those that are not finite are left out.
-        series: Number of its colour and shape; the first is the page's main series.
-        joined: Whether a line joins the points.
-        chosen: Number of the marked point.
+    ``series`` is the number of its colour and shape, 0 that of the page's main series; ``joined`` draws a line, and
+    ``chosen`` is the number of the marked point.
     """
 
     name: str
@@ -37,15 +33,7 @@ class Line(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A value and its uncertainty.
-
-    Attributes:
-        name: Name of the value.
-        value: The value.
-        half: Half the width of its interval; 0 for none.
-        series: Number of its colour and shape.
-        expected: Predicted value; None without one.
-    """
+    """A value with half the width of its interval, 0 for none, and its predicted value, if any."""
 
     name: str
     value: float
@@ -56,18 +44,10 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, with its numbers as a table.
-
-    Attributes:
-        title: Title of the chart.
-        said: Text alternative, with the numbers.
-        drawing: Elements in a box of ``width`` by ``height``.
-        head: Names of the table's columns.
-        rows: Cells of the table.
-    """
+    """A chart in a box of ``width`` by ``height``, with its numbers as a table."""
 
     title: str
-    said: str
+    said: str  # text alternative
     drawing: Sequence[Markup]
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
@@ -76,14 +56,9 @@ class Chart:
 
 
 def lines(given: Sequence[Line], x: Scale, y: Scale, names: tuple[str, str], mark: float | None = None) -> list[Markup]:
-    """Draw lines in a frame.
+    """Draw lines in a frame with two labelled scales; the first line is drawn last, above the others.
 
-    Args:
-        given: The lines; the first is drawn last, above the others.
-        x: The horizontal scale.
-        y: The vertical scale.
-        names: Labels of the two scales.
-        mark: A marked value on the vertical scale.
+    ``mark`` is a value on the vertical scale.
     """
     drawing = _frame(x, y, names)
     if mark is not None and y.low <= mark <= y.high:
@@ -110,28 +85,20 @@ def dots(points: Iterable[tuple[float, float]], series: int, names: tuple[str, s
         >>> "M10.0 " in "".join(dots([(0, 0)], 0, ("", "")))
         True
     """
-    inner, edge = DOTS_SIDE - 20, 10
+    inner, edge, middle = DOTS_SIDE - 20, 10, DOTS_SIDE / 2
     path = "".join(f"M{edge + a * inner:.1f} {edge + (1 - b) * inner:.1f}h0" for a, b in points)
     return [
         element("rect", x=edge - 4, y=edge - 4, width=inner + 8, height=inner + 8, class_="grid"),
         element("path", d=path or "M0 0", class_=f"s{series % SERIES} dots"),
-        element("text", names[0], x=edge + inner / 2, y=DOTS_SIDE + 7, text_anchor="middle"),
-        element(
-            "text",
-            names[1],
-            x=2,
-            y=edge + inner / 2,
-            text_anchor="middle",
-            transform=f"rotate(-90 2 {edge + inner / 2})",
-        ),
+        element("text", names[0], x=middle, y=DOTS_SIDE + 7, text_anchor="middle"),
+        element("text", names[1], x=2, y=middle, text_anchor="middle", transform=f"rotate(-90 2 {middle})"),
     ]
 
 
 def intervals(given: Sequence[Interval], x: Scale, name: str, mark: float | None = None) -> tuple[list[Markup], int]:
     """Draw values in rows, each with its interval; a name is written where it differs from the row above.
 
-    Returns:
-        The drawing and its height.
+    Return the drawing and its height.
     """
     left = min(MAX_NAME_WIDTH, max((len(interval.name) for interval in given), default=0) * LETTER) + 10
     gaps = [at > 0 and interval.name != given[at - 1].name for at, interval in enumerate(given)]
@@ -173,9 +140,8 @@ def key(names: Sequence[tuple[str, int]]) -> Markup:
 def _frame(x: Scale, y: Scale, names: tuple[str, str]) -> list[Markup]:
     drawing = [_across(_up(y, at), "grid") for at, _ in y.ticks]
     drawing += [element("text", text, x=LEFT - 6, y=_up(y, at) + 4, text_anchor="end") for at, text in y.ticks]
-    drawing += [
-        element("text", text, x=_along(x, at), y=HEIGHT - BOTTOM + 15, text_anchor="middle") for at, text in x.ticks
-    ]
+    below = HEIGHT - BOTTOM + 15
+    drawing += [element("text", text, x=_along(x, at), y=below, text_anchor="middle") for at, text in x.ticks]
     drawing.append(element("text", names[1], x=0, y=11))
     drawing.append(element("text", names[0], x=WIDTH - RIGHT, y=HEIGHT - 4, text_anchor="end"))
     return drawing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from corgipile.proof.audit import PARTS, deff_scale, fault_list, places, spread_cells
+from corgipile.proof.audit import PARTS, deff_scale, fault_list, parts_of, places, spread_cells
 from corgipile.proof.charts import Chart, Interval, Line, intervals, key, lines
 from corgipile.proof.costs import speeds
 from corgipile.proof.page import Page, Section, table
@@ -81,13 +81,8 @@ def comparison_page(results: "Sequence[Result]", of: Compared) -> Page:
     sections = [_results_table(results, ordered)]
     if ordered:
         sections.append(_learning(ordered, named))
-        sections += [
-            *_mixing(ordered),
-            *_places(ordered),
-            *speeds(of.choice, of.nbytes / max(1, of.rows)),
-            *_memory(ordered, of),
-            *_faults(ordered),
-        ]
+        sections += [*_mixing(ordered), *_places(ordered), *speeds(of.choice, of.nbytes / max(1, of.rows))]
+        sections += [*_memory(ordered, of), *_faults(ordered)]
     return Page("corgipile compare", _verdict(results, ordered), lead, _facts(ordered), sections, of.command)
 
 
@@ -122,9 +117,8 @@ def _verdict(results: "Sequence[Result]", ordered: "Sequence[Result]") -> str:
         epochs = f"{len(other.scores)} epoch{'s' * (len(other.scores) > 1)}"
         once = f"including {_seconds(other.setup_seconds)} to write the table once, {repaid(other, results)}"
         return f"{reached}; {other.order} reaches {_score(other)} in {_seconds(_spent(other))} and {epochs}, {once}."
-    return (
-        f"{reached}, {_times(_spent(other) / max(_spent(winner), 1e-9))} {other.order}, which reaches {_score(other)}."
-    )
+    times = _times(_spent(other) / max(_spent(winner), 1e-9))
+    return f"{reached}, {times} {other.order}, which reaches {_score(other)}."
 
 
 def repaid(run: "Result", results: "Sequence[Result]") -> str:
@@ -210,9 +204,8 @@ def _curves(title: str, which: str, along: str, curves: Sequence[Line]) -> Chart
     what = title.partition(",")[0]
     last = [(curve.name, *(f"{value:.4g}" for value in curve.points[-1])) for curve in curves if curve.points]
     alt = "; ".join(f"{name}: {up} after {when} {along}" for name, when, up in last)
-    rows = [
-        (curve.name, f"{a:.4g}", f"{b:.5g}") for curve in curves for a, b in _thin_out(curve.points, MAX_TABLE_POINTS)
-    ]
+    listed = ((curve.name, *point) for curve in curves for point in _thin_out(curve.points, MAX_TABLE_POINTS))
+    rows = [(name, f"{a:.4g}", f"{b:.5g}") for name, a, b in listed]
     curves = [curve._replace(points=_thin_out(curve.points, MAX_CHART_POINTS)) for curve in curves]
     head = f"{what[0].upper()}{what[1:]} by {along}{which}"
     return Chart(head, alt, lines(curves, x, y, (along, title)), ("order", along, title), rows)
@@ -228,13 +221,9 @@ def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:
     known = [(run, spread) for run in ordered if (spread := _label_spread(run)) is not None]
     if not known:
         return
-    values = [
-        (run, spread, at, part)
-        for run, spread in known
-        for at, part in enumerate((spread.deff, spread.head, spread.middle, spread.tail))
-    ]
+    values = [(run, at, part) for run, spread in known for at, part in enumerate(parts_of(spread))]
     scale = deff_scale([*(part for *_, part in values), *((run.deff, 0.0) for run, _ in known)])
-    shown = [Interval(run.order, *part, at, None if at else run.deff) for run, _, at, part in values]
+    shown = [Interval(run.order, *part, at, None if at else run.deff) for run, at, part in values]
     half = -(-len(known) // 2) * len(PARTS) if len(known) > MAX_CHART_ORDERS else len(shown)
     head = ("order", "predicted", "deff", "first tenth", "middle", "last tenth", "prefix")
     rows = [(run.order, f"{run.deff:.2f}", *spread_cells(spread), f"{spread.prefix:.2f}") for run, spread in known]
@@ -242,9 +231,8 @@ def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:
     for some in (shown[:half], shown[half:]):
         if some:
             drawn, height = intervals(some, scale, "deff", mark=1.0)
-            alt = "; ".join(
-                f"{run.name}: {run.value:.2f}, predicted {run.expected:.2f}" for run in some if run.expected is not None
-            )
+            predicted = (run for run in some if run.expected is not None)
+            alt = "; ".join(f"{run.name}: {run.value:.2f}, predicted {run.expected:.2f}" for run in predicted)
             charts.append(Chart("deff of labels", alt, drawn, height=height))
     lead = (
         "deff measures how much labels vary from batch to batch: 1, the dashed line, is a full shuffle; less is "
@@ -255,11 +243,8 @@ def _mixing(ordered: "Sequence[Result]") -> Iterator[Section]:
 
 
 def _places(ordered: "Sequence[Result]") -> Iterator[Section]:
-    charts = [
-        chart
-        for at, run in enumerate(ordered)
-        if run.audit is not None and (chart := places(run.audit.epochs[0], run.order, at))
-    ]
+    drawn = (places(run.audit.epochs[0], run.order, at) for at, run in enumerate(ordered) if run.audit is not None)
+    charts = list(filter(None, drawn))
     if charts:
         lead = "Some rows: place in storage (vertical) and in the epoch (horizontal). A full shuffle is even noise."
         yield Section("Row places", lead, charts=charts, layout="small")

@@ -18,10 +18,7 @@ class Markup(str):
 def element(tag: str, /, *inside: str | None, **attributes: str | float | None) -> Markup:
     """Return an element; content is escaped unless it is markup, and None is left out.
 
-    Args:
-        tag: Name of the element.
-        inside: Text and elements.
-        attributes: Attributes by name; ``class_`` means class, other underscores mean hyphens.
+    The name ``class_`` means class, other underscores mean hyphens.
 
     Example:
         >>> print(element("td", "<script>", class_="number", aria_label='"x"'))
@@ -36,13 +33,8 @@ def element(tag: str, /, *inside: str | None, **attributes: str | float | None) 
 
 def concatenate(parts: Iterable[str | None]) -> Markup:
     """Concatenate text and elements."""
-    return Markup(
-        "".join(
-            part if isinstance(part, Markup) else escape(_escape_unprintable(part))
-            for part in parts
-            if part is not None
-        )
-    )
+    known = (part for part in parts if part is not None)
+    return Markup("".join(part if isinstance(part, Markup) else escape(_escape_unprintable(part)) for part in known))
 
 
 def _format(value: str | float) -> str:

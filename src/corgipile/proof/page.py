@@ -110,9 +110,8 @@ class Page:
     def _origin(self) -> Section:
         parts = [element("pre", self.command, tabindex=0)] if self.command else []
         rows = [(name, str(value)) for name, value in versions().items()]
-        return Section(
-            "Reproduce this page", "", [*parts, table("Versions", ("component", "version"), rows, text=True)]
-        )
+        parts.append(table("Versions", ("component", "version"), rows, text=True))
+        return Section("Reproduce this page", "", parts)
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = False) -> Markup:

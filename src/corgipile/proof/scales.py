@@ -13,14 +13,7 @@ MAX_LOG_TICKS = 6  # ticks of a logarithmic scale at most
 
 @dataclass(frozen=True)
 class Scale:
-    """A linear or logarithmic scale.
-
-    Attributes:
-        low: Lower end.
-        high: Upper end.
-        ticks: Marked numbers and their labels.
-        logarithmic: Whether equal ratios have equal lengths.
-    """
+    """A linear or logarithmic scale, with marked numbers and their labels."""
 
     low: float
     high: float
@@ -41,13 +34,9 @@ class Scale:
 
 
 def linear(values: Iterable[float], *, zero: bool = False, most: int = 5, whole: bool = False) -> Scale:
-    """Return a scale for numbers, with ticks at round ones.
+    """Return a scale for finite numbers, with ticks at round, or ``whole``, ones and at most so many intervals.
 
-    Args:
-        values: The numbers; those that are not finite are ignored.
-        zero: Whether the scale starts at 0 unless numbers are negative.
-        most: Number of intervals at most.
-        whole: Whether only whole numbers are marked.
+    With ``zero`` it starts at 0 unless numbers are negative.
 
     Example:
         >>> [text for _, text in linear([0.02, 0.97], zero=True).ticks]

@@ -76,11 +76,8 @@ class AuditReport:
         once = "" if self.rows is None else f"each of {self.rows:,} rows once an epoch; "
         if worst is None:
             return f"No fault found: {once}nothing was measured."
-        like = (
-            "mixed like a full shuffle or better"
-            if worst.deff[0] <= MAX_EVEN_DEFF
-            else "batches mix less than a full shuffle's"
-        )
+        even, uneven = "mixed like a full shuffle or better", "batches mix less than a full shuffle's"
+        like = even if worst.deff[0] <= MAX_EVEN_DEFF else uneven
         return f"No fault found: {once}{like} (deff of {worst.key} {worst.deff[0]:.2f}, of a full shuffle 1)."
 
     def as_dict(self) -> dict[str, Any]:
@@ -174,7 +171,8 @@ def _epoch_lines(number: int, epoch: EpochReport) -> Iterator[str]:
     visits = "" if epoch.visits is None else f", {epoch.visits:,} visits of {epoch.distinct:,} rows"
     yield f"epoch {number}: {epoch.batches:,} batches{visits}"
     for spread in epoch.spreads:
-        deffs = "  ".join(f"{name} {value:.2f} ± {half:.2f}" for name, (value, half) in _parts(spread))
+        parts = {name: getattr(spread, name) for name in ("deff", "head", "middle", "tail")}
+        deffs = "  ".join(f"{name} {value:.2f} ± {half:.2f}" for name, (value, half) in parts.items())
         yield f"  {spread.key}: {deffs}"
         also = [f"prefix {spread.prefix:.2f} (full shuffle about 0.9 to 1.3)"]
         if spread.lags:
@@ -192,10 +190,3 @@ def _epoch_lines(number: int, epoch: EpochReport) -> Iterator[str]:
         share, chance = epoch.again
         yield f"  rows that shared a batch in the epoch before: {share:.2%} again (by chance {chance:.2%})"
     yield ""
-
-
-def _parts(spread: Spread) -> Iterator[tuple[str, tuple[float, float]]]:
-    yield "deff", spread.deff
-    yield "head", spread.head
-    yield "middle", spread.middle
-    yield "tail", spread.tail

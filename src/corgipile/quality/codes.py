@@ -17,9 +17,6 @@ _MIN_TABLED, _MAX_TABLED = -(1 << 15), 1 << 16  # bounds of whole numbers in the
 class Classes:
     """Assigns codes to the values of a key; None means that the key is numeric.
 
-    Args:
-        names: Classes known in advance.
-
     Example:
         >>> classes = Classes()
         >>> classes.codes(np.array(["cat", "dog", "cat"])), classes.codes(np.array(["eel", "dog"])), classes.names
@@ -37,7 +34,7 @@ class Classes:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the lookup table and the buffer, which are rebuilt."""
-        return {**self.__dict__, "_table": None, "_room": self._buffer[:0]}
+        return {**self.__dict__, "_table": None, "_buffer": self._buffer[:0]}
 
     def codes(self, values: npt.NDArray[Any]) -> Codes | None:
         """Return each value's code, valid until the next call; None if values are not classes."""

@@ -86,10 +86,8 @@ def storage_faults(seen: VisitWatch, epoch: int) -> Iterator[Fault]:
             names = {fault.name for fault in ends}
             yield from (fault for fault in _sorted_ends(sample, epoch) if fault.name not in names)
     if not seen.named and related.value > 0.3 and related.sure:
-        detail = (
-            f"places in storage and in the epoch correlate by {related.value:.2f}: rows pass through a small buffer"
-        )
-        yield Fault("biased window", detail, epoch)
+        detail = f"correlate by {related.value:.2f}: rows pass through a small buffer"
+        yield Fault("biased window", f"places in storage and in the epoch {detail}", epoch)
 
 
 def _ends(rows: Floats, along: Floats, epoch: int) -> Iterator[Fault]:
@@ -109,10 +107,8 @@ def _sorted_ends(sample: Sample, epoch: int) -> Iterator[Fault]:
         by_id = np.argsort(some.ids, kind="stable")
         related = correlation(some.ids[by_id], some.at[by_id])
         if related.sure and abs(related.value) > MIN_SORTED_CORRELATION:
-            detail = (
-                f"places in storage and in a tenth of the epoch correlate by {related.value:.2f}: its rows are sorted"
-            )
-            yield Fault(name, detail, epoch)
+            detail = f"correlate by {related.value:.2f}: its rows are sorted"
+            yield Fault(name, f"places in storage and in a tenth of the epoch {detail}", epoch)
 
 
 def worker_faults(spreads: Sequence[Spread], batches: int, epoch: int) -> Iterator[Fault]:
@@ -143,11 +139,8 @@ def compare_epochs(one: Sample, other: Sample, epoch: int, what: str, *, named: 
         return
     related = correlation(a.at, b.at)
     free = max(0.0, min(units(a.at), units(b.at)) - 3)  # degrees of freedom of Fisher's transformation
-    if (
-        related.sure
-        and abs(related.value) > 0.5
-        and np.arctanh(min(abs(related.value), 0.9999)) * free**0.5 > MIN_ERRORS
-    ):
+    strength = abs(related.value)
+    if related.sure and strength > 0.5 and np.arctanh(min(strength, 0.9999)) * free**0.5 > MIN_ERRORS:
         yield Fault(f"correlated {what}", f"the places of rows correlate by {related.value:.2f}", epoch)
     pairs, share, chance = shared_again(a, b)
     max_share = (1 + chance) / 2 if named else min(MAX_REPEATS * chance, (1 + chance) / 2)

@@ -16,10 +16,6 @@ class Field:
 
     A field of a named tuple has a name and an index.
 
-    Args:
-        finder: A name or an index in the batch, or a function from the batch to its rows' values.
-        what: The argument that the finder was given as, for messages.
-
     Example:
         >>> Field("label", "key").of({"x": [[1.0], [2.0]], "label": [0, 1]})
         array([0, 1])

@@ -20,9 +20,6 @@ class Keys:
     Classes are one-hot: booleans, text, integers of at most 1024 values, floats of at most 64 whole values. All other
     values are numbers, in one or more columns.
 
-    Args:
-        values: One value per row, in any order; or ``[rows, columns]`` numbers.
-
     Example:
         >>> Keys(["cat", "dog", "cat"]).rows([0, 2]).tolist()
         [[1.0, 0.0], [1.0, 0.0]]

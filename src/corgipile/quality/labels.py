@@ -27,9 +27,6 @@ class LabelTally:
     Values that are not numbers are classes, null included. From the 1025th class on, classes share 65,536 groups by a
     hash of their text, and h_D is that of the groups.
 
-    Args:
-        cuts: Block boundaries.
-
     Attributes:
         counts: Rows of each class, in order of appearance; None if labels are numbers, or more than 1024 classes.
 
@@ -48,11 +45,7 @@ class LabelTally:
 
     @classmethod
     def of(cls, table: Table, name: str, cuts: IntArray) -> Self:
-        """Scan a column once.
-
-        Raises:
-            BadSchema: The column does not have one value per row.
-        """
+        """Scan a column once; raise BadSchema unless it has one value per row."""
         if pa.types.is_nested(kind := table.schema.field(check_columns(table.schema, [name])[0]).type):
             raise BadSchema(f"column {name!r} must have one value per row, got {kind}")
         tally = cls(cuts)

@@ -14,9 +14,6 @@ Column = npt.NDArray[Any]
 class Pending:
     """Stores the fields of consecutive batches as copies, since loaders reuse their arrays.
 
-    Args:
-        capacity: Initial capacity in rows.
-
     Example:
         >>> pending = Pending(8)
         >>> pending.add([np.array([1, 2])], 2)

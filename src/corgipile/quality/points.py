@@ -13,9 +13,6 @@ MAX_POINTS = 1024
 class Points:
     """Stores sums of consecutive batches, at most 1,024: once full, neighbours are added up.
 
-    Args:
-        columns: Number of columns to sum.
-
     Example:
         >>> points = Points(1)
         >>> points.add(np.ones((3000, 1)))

@@ -92,13 +92,7 @@ def cuts_of(table: Table, block: int) -> IntArray:
 
 
 def h_d_of_columns(
-    table: Any,
-    block: int,
-    columns: Sequence[str] | None = None,
-    *,
-    blocks: int = 300,
-    rows: int = 4,
-    seed: int = 0,
+    table: Any, block: int, columns: Sequence[str] | None = None, *, blocks: int = 300, rows: int = 4, seed: int = 0
 ) -> dict[str, HD]:
     """Estimate h_D by columns, such as the label; only sampled rows are read.
 
@@ -206,9 +200,7 @@ class _Sample(NamedTuple):
         if len(wide) < 2:
             raise BadArgument(f"{table!r} must have two blocks of two rows, got {len(sizes)} blocks of {usual} rows")
         chosen = wide[random.permute(len(wide), key, 0, min(blocks, len(wide)))]
-        drawn = [
-            cuts[at] + random.permute(int(sizes[at]), random.derive(key, int(at)), 0, rows) for at in chosen.tolist()
-        ]
+        drawn = [cuts[at] + random.permute(int(sizes[at]), random.derive(key, at), 0, rows) for at in chosen.tolist()]
         return cls(np.array(drawn), float(sizes[wide].mean()), len(wide))
 
     def parts(self) -> Iterator[IntArray]:
@@ -293,8 +285,7 @@ def _estimate(means: Floats, within: Floats, rows: int, block_rows: float, block
     if count > 2:
         without = (between - off * count / (count - 1)) / (count - 2), (inside - within / (rows - 1)) / (count - 1)
         values = _factor(*without, rows, block_rows, blocks)
-        left = (
-            1 - count / blocks if rows == block_rows else 1.0
-        )  # finite-population correction if whole blocks are known
+        # finite-population correction if whole blocks are known
+        left = 1 - count / blocks if rows == block_rows else 1.0
         error = float(np.sqrt(left * (count - 1) / count * ((values - values.mean()) ** 2).sum()))
     return HD(value, error, count, rows)

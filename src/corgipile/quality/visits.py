@@ -42,9 +42,6 @@ class VisitWatch:
     """Records the rows that one rank visits in one epoch.
 
     Takes one bit per row of the table if ``rows`` is known, else, and for rows with text names, eight bytes per row.
-
-    Args:
-        rows: Rows of the table, numbered from 0; None if unknown.
     """
 
     def __init__(self, rows: int | None) -> None:
@@ -65,8 +62,7 @@ class VisitWatch:
     def add(self, values: npt.NDArray[Any], sizes: Codes) -> Codes | None:
         """Record the rows of consecutive batches, and the rows per batch.
 
-        Returns:
-            The part of the table, of `PARTS`, that each row lies in, valid until the next call; None if unknown.
+        Return the part of the table, of `PARTS`, that each row lies in, valid until the next call; None if unknown.
         """
         ids = self._numbers(values)
         rows = 0 if self.named else self.rows or 0
@@ -102,13 +98,12 @@ class VisitWatch:
         for size, times in other.sizes.items():
             self.sizes[size] = self.sizes.get(size, 0) + times
         self._bound = min(self._bound, other._bound)
-        moved = [Sample(s.hashes, s.ids, s.at, s.batches + self.batches) for s in other._sample]
-        self._sample += moved
+        self._sample += [Sample(s.hashes, s.ids, s.at, s.batches + self.batches) for s in other._sample]
         self.batches += other.batches
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out buffers."""
-        return {**self.__dict__, "_room": self._buffer[:0]}
+        return {**self.__dict__, "_buffer": self._buffer[:0]}
 
     @property
     def distinct(self) -> int:

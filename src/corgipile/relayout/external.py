@@ -19,14 +19,9 @@ _MIN_SLICE_BYTES = 1 << 12  # bytes dealt to a pile at a time, below which file 
 
 @dataclass
 class External:
-    """Writes rows by a plan, within a memory budget.
+    """Writes rows by a plan, within a memory budget, through temporary files in a folder.
 
-    Attributes:
-        folder: Folder of temporary files.
-        memory: Memory budget in bytes.
-        width: Bytes per row in memory.
-        write: Receives ordered rows.
-        dealt: Receives the number of rows dealt in the first round.
+    ``width`` is the bytes per row in memory; ``dealt`` receives the number of rows dealt in the first round.
     """
 
     folder: Path

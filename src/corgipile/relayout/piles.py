@@ -13,12 +13,7 @@ from corgipile.tables.arrow.spans import array_of
 
 
 class Piles:
-    """Deals rows to piles, one Arrow stream file each; the files are removed when the ``with`` block ends.
-
-    Args:
-        folder: Folder of the files.
-        count: Number of piles.
-    """
+    """Deals rows to piles, one Arrow stream file each; the files are removed when the ``with`` block ends."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.rows = [0] * count

@@ -38,17 +38,9 @@ _TWO_PASS, _CORGI2, _BMF = 101, 102, 103
 
 @dataclass(frozen=True)
 class Job:
-    """A re-layout's input and output.
+    """A re-layout's input and output, and its temporary folder; memory and ``width`` (of a row) are in bytes.
 
-    Attributes:
-        table: The rows.
-        memory: Memory budget in bytes.
-        width: Average bytes per row in memory.
-        block: Rows per block.
-        seed: Seed of all draws.
-        folder: Folder of temporary files.
-        write: Receives ordered rows.
-        dealt: Receives the number of rows dealt to a first pile.
+    ``write`` receives ordered rows, ``dealt`` the number of rows dealt to a first pile.
     """
 
     table: Table

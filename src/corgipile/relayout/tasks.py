@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.arrow_memory import frugal
-from corgipile.conversion.tasks import Engine, Put, Target, Written, settings_of
+from corgipile.conversion.tasks import Engine, Put, Target, Written
+from corgipile.conversion.writers.form import Settings
 from corgipile.outputs import PathLike
 from corgipile.relayout.external import External, chunks
 from corgipile.relayout.piles import Piles, split_by_pile
@@ -40,34 +41,14 @@ def reshuffle(
     compression: str | None = None,
     overwrite: bool = False,
 ) -> int:
-    """Write the rows of a table in uniformly random order, by tasks.
+    """Write the rows of a table in uniformly random order, by tasks; return the number of rows.
 
     Tasks deal spans of rows to random piles, the engine groups the piles, and a task per pile orders it and writes its
-    own files. The same ``memory`` and ``seed`` give the order of `corgipile.reshuffle` on one machine, wherever the
-    tasks run.
-
-    Args:
-        engine: Runs the tasks.
-        table: A source for `corgipile.open` whose files every machine reaches.
-        out: A folder that every machine reaches, or ``rows-%05d.arrow`` for the files in one; by default Arrow.
-        memory: Bytes that a task may hold; sets the rows dealt by a task and the number of piles.
-        seed: The same seed gives the same files.
-        to: The format, see `corgipile.convert`, also for the arguments below.
-        record_batch: Size of a record batch or row group.
-        shard_size: Bytes per file at most; None: the format's default, 512 MB for Arrow. A pile has at least one file.
-        compression: Codec.
-        overwrite: Replace existing files, but never one of the table.
-
-    Returns:
-        The number of rows written.
-
-    Raises:
-        BadArgument: The output is one file, or a setting is wrong.
-        BudgetTooSmall: Memory holds less than 32 rows.
-        WouldOverwrite: Files exist.
-        WriteFailed: A task's files cannot be found here.
+    own files. The same ``memory`` of a task and ``seed`` give the order of `corgipile.reshuffle` on one machine,
+    wherever the tasks run. Other arguments are those of `corgipile.conversion.tasks.convert`; a pile has at least one
+    file.
     """
-    target = Target.of(out, to, settings_of(shard_size, record_batch, compression), overwrite=overwrite)
+    target = Target.of(out, to, Settings.of(shard_size, record_batch, compression), overwrite=overwrite)
     seed, opened = whole(seed, "seed"), open_table(table)
     width = width_of(opened)
     job = _Shuffling(opened, budget_of(memory, opened, width), width, two_pass(seed), engine.largest)

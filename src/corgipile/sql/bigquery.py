@@ -23,7 +23,6 @@ from corgipile.suggestions import did_you_mean
 
 __all__ = ["create_model", "manage"]
 
-# Accepted and ignored, whatever their value.
 # Error messages for statements about model versions.
 VERSIONS = {
     "duckdb": "DuckDB keeps one version of a model: store the second INTO another name, or ROLLBACK the transaction",
@@ -47,11 +46,7 @@ OPTIONS = (
 
 
 def manage(reader: Reader, offset: int) -> Statement | None:
-    """Read DROP MODEL, ALTER MODEL, SHOW MODELS or DESCRIBE MODEL; return None for other statements.
-
-    Raises:
-        BadStatement: The statement begins like one of these but is malformed.
-    """
+    """Read DROP MODEL, ALTER MODEL, SHOW MODELS or DESCRIBE MODEL; return None for other statements."""
     look = reader.part(0, reader.stop)
     if look.accept("DROP", "MODEL"):
         if_exists = look.accept("IF", "EXISTS")
@@ -77,11 +72,7 @@ def manage(reader: Reader, offset: int) -> Statement | None:
 
 
 def create_model(reader: Reader, offset: int) -> Train | None:
-    """Read CREATE MODEL; return None for other statements.
-
-    Raises:
-        BadStatement: CREATE MODEL is malformed.
-    """
+    """Read CREATE MODEL; return None for other statements."""
     look = reader.part(reader.at, reader.stop)
     if not look.accept("CREATE"):
         return None
@@ -101,25 +92,12 @@ def create_model(reader: Reader, offset: int) -> Train | None:
     if look.next_is("TRANSFORM"):
         raise look.error("TRANSFORM is not supported: write the expressions in the SELECT, or use encode and missing")
     look.expect("AS", what="AS and the SELECT of the rows")
-    source = source_of(look)
-    return Train(
-        offset=offset,
-        source=source,
-        name=name,
-        usual_label="label",
-        replace=replace,
-        if_not_exists=if_not_exists,
-        **options.arguments(),
-    )
+    how = {"replace": replace, "if_not_exists": if_not_exists, **options.arguments()}
+    return Train(offset=offset, source=source_of(look), name=name, usual_label="label", **how)
 
 
 class Options:
-    """The options of CREATE MODEL, as settings of `corgipile.train`.
-
-    Args:
-        reader: The tokens between the brackets.
-        name: The model's name.
-    """
+    """The options of CREATE MODEL, read between its brackets, as settings of `corgipile.train`."""
 
     def __init__(self, reader: Reader, name: str) -> None:
         self.reader, self.name = reader, name
@@ -146,12 +124,11 @@ class Options:
                 self.notes.append("data_split_eval_fraction has no effect when data_split_method is NO_SPLIT")
             elif share is not None:
                 settings.setdefault("validation", share)
-        settings_of_train = {
-            name: settings.pop(name) for name in ("features", "label") if isinstance(settings.get(name), str | tuple)
-        }
+        written = [name for name in ("features", "label") if isinstance(settings.get(name), str | tuple)]
+        fields = {name: settings.pop(name) for name in written}
         warm = settings.pop("warm_start", None)
-        settings_of_train["warm_start"] = self.name if warm is True else warm or None
-        return {"model": given["model_type"], "settings": settings, "notes": tuple(self.notes), **settings_of_train}
+        fields["warm_start"] = self.name if warm is True else warm or None
+        return {"model": given["model_type"], "settings": settings, "notes": tuple(self.notes), **fields}
 
     def _read(self, option: str) -> None:
         """Read the value of an option."""
@@ -173,12 +150,8 @@ class Options:
             self._several(begin, option, column_names(reader))
             return
         given = self.given[option] = value(reader)
-        if (
-            option == "labels"
-            and isinstance(given, list)
-            and given
-            and all(isinstance(column, str) for column in given)
-        ):
+        listed = isinstance(given, list) and given and all(isinstance(column, str) for column in given)
+        if option == "labels" and listed:
             self._label(begin, option, given)  # another name of input_label_cols
             return
         if isinstance(given, Parameter):
@@ -232,9 +205,8 @@ class Options:
             self.notes.append("option labels has no effect here")
         elif option == "learn_rate_strategy":
             if str(given).upper() != "CONSTANT":
-                raise BadArgument(
-                    f"{option} must be 'CONSTANT', got {given!r}: each epoch multiplies the step by decay"
-                )
+                why = "each epoch multiplies the step by decay"
+                raise BadArgument(f"{option} must be 'CONSTANT', got {given!r}: {why}")
             self._set("decay", 1.0, option)
         elif option in ("data_split_method", "category_encoding_method"):
             self._choose(option, given)

@@ -21,8 +21,6 @@ FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
     "weights": (False, {}),
     "training_info": (False, {}),
 }
-
-
 MAX_THRESHOLDS = 10_000  # that GENERATE_ARRAY may produce
 KINDS: dict[type, tuple[Any, str]] = {
     str: (str, "text"),
@@ -32,11 +30,7 @@ KINDS: dict[type, tuple[Any, str]] = {
 
 
 def model_name(reader: Reader, what: str = "the name of a model") -> str:
-    """Read the name of a model, its parts joined by dots.
-
-    Raises:
-        BadStatement: The next token is no valid name.
-    """
+    """Read the name of a model, its parts joined by dots."""
     token = reader.next(what, "word", "name", "string")
     parts = [token.text]
     while token.kind != "string" and reader.accept("."):
@@ -48,11 +42,7 @@ def model_name(reader: Reader, what: str = "the name of a model") -> str:
 
 
 def model_call(reader: Reader) -> tuple[ModelCall, int] | None:
-    """Read the model call that begins here; return it and the index of the next token, or None if there is none.
-
-    Raises:
-        BadStatement: The function is unknown or its arguments are wrong.
-    """
+    """Read the model call that begins here; return it and the index of the next token, or None if there is none."""
     if not reader.accept("ML", ".") or (name := reader.peek()) is None or name.kind != "word":
         return None
     reader.at += 1

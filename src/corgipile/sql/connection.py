@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -13,7 +12,8 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.lazy import lazy
 from corgipile.sql import exceptions
-from corgipile.sql.engines.engine import Engine, Progress, Result, Values, perform
+from corgipile.sql.engines.engine import Progress, Result, Values
+from corgipile.sql.engines.shared import Engine
 from corgipile.sql.exceptions import InterfaceError
 from corgipile.sql.parameters import check_values
 from corgipile.sql.statements import Statement
@@ -137,7 +137,7 @@ class Connection:
         if not self.autocommit and not self.engine.in_transaction():
             self.engine.begin()
         with trusting(self.trust):
-            return perform(self.engine, statement, values, progress or self.progress)
+            return self.engine.run(statement, values, progress or self.progress)
 
     def begin(self) -> None:
         """Begin a transaction unless one is open."""
@@ -179,9 +179,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Commit, or roll back after an error, and close."""
         try:
             if not self.closed and kind is None:
@@ -250,12 +248,9 @@ class Cursor(Iterator[Row]):
 
     def _set_result(self, result: Result) -> None:
         self._result, self.rowcount, self.notes = result, result.count, result.notes
-        columns = result.schema
-        self.description = (
-            None
-            if columns is None
-            else [(field.name, type_code(field.type), None, None, None, None, None) for field in columns]
-        )
+        self.description = None
+        if (columns := result.schema) is not None:
+            self.description = [(field.name, type_code(field.type), None, None, None, None, None) for field in columns]
         self._part, self._at = list[Row](), 0
 
     def fetchone(self) -> Row | None:
@@ -347,9 +342,7 @@ class Cursor(Iterator[Row]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -123,9 +123,8 @@ def _training(reader: Reader, offset: int) -> Train | None:
     if at is None:
         return None
     first = reader.at
-    if not any(reader.next_is(word) for word in ("SELECT", "WITH", "FROM", "(", "TABLE", "VALUES")) or _deep(
-        reader, at
-    ):
+    begins = any(reader.next_is(word) for word in ("SELECT", "WITH", "FROM", "(", "TABLE", "VALUES"))
+    if not begins or at not in reader.part(first, reader.stop).top_level():
         raise reader.error("TRAIN BY must end a whole statement: SELECT … TRAIN BY model INTO name", at)
     reader.at = at + 2
     model = options.loss_name(reader)
@@ -218,10 +217,6 @@ def _clause(reader: Reader, word: str) -> int | None:
     return None
 
 
-def _deep(reader: Reader, at: int) -> bool:
-    return at not in set(reader.part(reader.at, reader.stop).top_level())
-
-
 def _group(reader: Reader, at: int) -> tuple[list[int], int]:
     """Return the tokens at the same bracket level as a token, and where its bracket closes."""
     opened = [0]
@@ -244,9 +239,8 @@ def _begin(reader: Reader, level: list[int], at: int) -> int:
         follows = reader.tokens[i + 1] if i + 1 < at else None
         rows = token.matches("FROM") and (i == level[0] or reader.tokens[i - 1].matches("AS"))
         names = token.matches("WITH") and follows is not None and not follows.matches("(")
-        if names and any(
-            reader.tokens[j].matches("INSERT", "UPDATE", "DELETE", "MERGE") for j in level if i < j < main
-        ):
+        between = (reader.tokens[j] for j in level if i < j < main)
+        if names and any(token.matches("INSERT", "UPDATE", "DELETE", "MERGE") for token in between):
             continue
         if i >= main or rows or names:
             return min(i, at)

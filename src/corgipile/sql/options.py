@@ -57,11 +57,7 @@ LOSSES = {
 
 
 def loss_name(reader: Reader) -> str:
-    """Read a loss such as ``svm`` or ``quantile:0.9``, ignoring case.
-
-    Raises:
-        BadStatement: The loss is unknown.
-    """
+    """Read a loss such as ``svm`` or ``quantile:0.9``, ignoring case."""
     begin = reader.at
     token = reader.next(f"a model: {', '.join(NAMES)}", "word", "name", "string")
     text = token.text
@@ -76,11 +72,7 @@ def loss_name(reader: Reader) -> str:
 
 
 def assignments(reader: Reader, stops: Sequence[str]) -> Iterator[str]:
-    """Yield setting names; the caller must read each value before it asks for the next name.
-
-    Raises:
-        BadStatement: A name is missing, or a value is followed by none of these words.
-    """
+    """Yield setting names; the caller must read each value before it asks for the next name."""
     while True:
         token = reader.next("the name of a setting", "word", "name", "string")
         reader.expect("=", what=f"= and a value after {token.text}")
@@ -88,18 +80,13 @@ def assignments(reader: Reader, stops: Sequence[str]) -> Iterator[str]:
         if reader.accept(","):
             continue
         if reader.peek() is not None and not any(reader.next_is(word) for word in stops):
-            raise reader.unexpected(
-                f", or {', '.join(stops)} or the end of the statement" if stops else ", or )", stops
-            )
+            ends = f"{', '.join(stops)} or the end of the statement" if stops else ")"
+            raise reader.unexpected(f", or {ends}", stops)
         return
 
 
 def setting(reader: Reader, written: str, settings: dict[str, Any]) -> None:
-    """Read the value of a setting and add it to `settings`.
-
-    Raises:
-        BadStatement: The setting is unknown or set twice, or its value is invalid.
-    """
+    """Read the value of a setting and add it to `settings`."""
     at, name = reader.at - 2, ALIASES.get(written, written)
     if written in REPLACED_BY:
         raise reader.error(f"{written} is not a setting in SQL: {REPLACED_BY[written]}", at)
@@ -122,23 +109,15 @@ def _read(reader: Reader, name: str) -> Any:
     token = reader.peek()
     if name == "warm_start" and token is not None and token.kind in ("word", "name", "string"):
         return model_name(reader)
-    if (
-        name == "balance"
-        and token is not None
-        and not token.matches("TRUE", "FALSE", "?", ":")
-        and token.kind != "place"
-    ):
-        return reader.script.column(
-            reader.next("true, false, content or the name of a column", "word", "name", "string")
-        )
+    value_next = token is None or token.matches("TRUE", "FALSE", "?", ":") or token.kind == "place"
+    if name == "balance" and not value_next:
+        what = "true, false, content or the name of a column"
+        return reader.script.column(reader.next(what, "word", "name", "string"))
     return column_names(reader) if name in COLUMNS else value(reader)
 
 
 def check_setting(name: str, given: Any) -> Any:
     """Check the value of a setting and convert it to Python's type.
-
-    Raises:
-        BadArgument: The value is invalid.
 
     Example:
         >>> check_setting("epochs", 20), check_setting("block", "10MB"), check_setting("label", ["y"])
@@ -167,10 +146,9 @@ def _labels(given: Any, name: str) -> Any:
 def _interactions(given: Any, name: str) -> Any:
     """Check feature crosses, which may also be written as city:device."""
     given = [given] if isinstance(given, str) else given
-    parts = (
-        [tuple(one.split(":")) if isinstance(one, str) else one for one in given] if isinstance(given, list) else given
-    )
-    return SETTINGS[name].checked(parts, name)
+    if isinstance(given, list):
+        given = [tuple(one.split(":")) if isinstance(one, str) else one for one in given]
+    return SETTINGS[name].checked(given, name)
 
 
 def _size(given: Any, name: str) -> Any:
@@ -211,13 +189,6 @@ CHECKS = {
 
 def bind_settings(train: Train, values: Sequence[Any] | Mapping[str, Any] = ()) -> Train:
     """Replace the parameters of a training's settings by values, and move features, label and warm start to fields.
-
-    Args:
-        train: The parsed training.
-        values: The parameters' values.
-
-    Raises:
-        BadArgument: A value is missing or invalid.
 
     Example:
         >>> from corgipile.sql.grammar import parse

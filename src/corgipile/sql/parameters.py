@@ -18,10 +18,7 @@ class Parameter:
     key: int | str
 
     def of(self, values: Values) -> Any:
-        """Return the parameter's value.
-
-        Raises:
-            BadArgument: The value is missing.
+        """Return the parameter's value; raise BadArgument if it is missing.
 
         Example:
             >>> Parameter(2).of(["a", "b"]), Parameter("x").of({"x": 7})
@@ -57,14 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def check_values(values: Any, statements: Iterable[Any]) -> Values:
-    """Check that values are a mapping, or a list no longer than the number of parameters.
-
-    Args:
-        values: The values; None is an empty list.
-        statements: The parsed statements of a script.
-
-    Raises:
-        BadArgument: They are of another type, or too many.
+    """Check that values are a mapping, or a list no longer than the number of parameters; None is an empty list.
 
     Example:
         >>> from corgipile.sql.grammar import parse

@@ -1,7 +1,6 @@
 """Progress bar of a training."""
 
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self
 
 from corgipile.bars import Watch, progress
@@ -27,7 +26,7 @@ class TrainingBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._inside.close()
 
     def begin(self, rows: int, epochs: int) -> None:

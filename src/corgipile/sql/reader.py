@@ -17,15 +17,7 @@ Call = Callable[["Reader"], "tuple[ModelCall, int] | None"]
 
 @dataclass
 class Script:
-    """A script being parsed.
-
-    Attributes:
-        text: The script.
-        dialect: ``"duckdb"`` or ``"postgres"``.
-        places: The parameter number of each question mark, by its offset.
-        call: Reads a model call that begins at a token.
-        calls: Cache of model calls and their ends, by offset.
-    """
+    """A script being parsed, with the parameter number of each question mark and the model calls by offset."""
 
     text: str
     dialect: str
@@ -55,11 +47,8 @@ class Script:
                 return None
             return Parameter(self.places.setdefault(token.start, len(self.places) + 1))
         named = after is not None and after.kind == "word" and after.start == token.stop
-        if (
-            not named
-            or (operand and (touches or subscript))
-            or (subscript and before is not None and before.text == "[")
-        ):
+        sliced = subscript and (operand or (before is not None and before.text == "["))
+        if not named or sliced or (operand and touches):
             return None
         return Parameter(after.text)  # type: ignore[union-attr]
 
@@ -72,15 +61,7 @@ def _is_operand(token: Token) -> bool:
 
 
 class Reader:
-    """Reads a range of a statement's tokens.
-
-    Args:
-        script: The script.
-        tokens: All tokens of a statement.
-        at: The first token to read.
-        stop: The token after the last.
-        deep: How many model calls enclose this range.
-    """
+    """Reads a range of a statement's tokens, enclosed by so many (``deep``) model calls."""
 
     def __init__(
         self, script: Script, tokens: Sequence[Token], at: int = 0, stop: int | None = None, deep: int = 0
@@ -110,11 +91,7 @@ class Reader:
         return matched
 
     def expect(self, *words: str, what: str = "") -> None:
-        """Read these words or raise.
-
-        Raises:
-            BadStatement: Something else comes next.
-        """
+        """Read these words, or raise BadStatement if something else comes next."""
         for word in words:
             if not self.accept(word):
                 raise self.unexpected(what or " ".join(words), words)

@@ -30,15 +30,9 @@ _INTERRUPT_SECONDS = 0.2  # seconds between two attempts to interrupt
 
 @dataclass
 class Runner:
-    """Runs scripts and shows their results.
+    """Runs scripts and shows their results, notes by ``tell``; ``memory`` is the budget of trainings that set none.
 
-    Attributes:
-        connection: Runs the statements.
-        answers: Shows results.
-        tell: Shows a note.
-        progress: Shows training progress.
-        memory: The memory budget of trainings that set none.
-        seconds: Seconds that the last script took, including its output.
+    ``seconds`` is what the last script took, with its output.
     """
 
     connection: Connection
@@ -49,11 +43,7 @@ class Runner:
     seconds: float = field(default=0.0, init=False)
 
     def run(self, script: str, values: Values = ()) -> None:
-        """Run the statements of a script up to the first that fails; a syntax error prevents all of them.
-
-        Raises:
-            KeyboardInterrupt: Ctrl-C was pressed; the statement has been stopped.
-        """
+        """Run the statements of a script up to the first that fails; a syntax error prevents all of them."""
         start = time.perf_counter()
         for statement in self.connection.parse(script):
             self.answer(lambda statement=statement: self._result(statement, values))  # type: ignore[misc]
@@ -133,12 +123,7 @@ def _raise_if_stopped(stopped: Event, batches: Iterator[pa.RecordBatch]) -> Iter
 
 
 def read_script(name: str) -> str:
-    """Return the text of a script file.
-
-    Raises:
-        MissingFile: The file does not exist.
-        BadArgument: The file is not UTF-8 text.
-    """
+    """Return the text of a script file, which must be UTF-8."""
     try:
         return decode_script(Path(name).expanduser().read_bytes(), name)
     except FileNotFoundError:
@@ -164,9 +149,6 @@ def open_connection(
     *, db: str | None = None, dsn: str | None = None, memory: str | None = None, trust: Any = None
 ) -> Connection:
     """Open a front end's database: in memory, a DuckDB file or a server.
-
-    Raises:
-        BadArgument: Both `db` and `dsn` are given, or `dsn` is no PostgreSQL URL.
 
     Example:
         >>> with open_connection() as connection:

@@ -19,11 +19,7 @@ AGGREGATES = frozenset(
 
 
 def source_of(part: Reader) -> Source:
-    """Analyze the tokens of a SELECT.
-
-    Raises:
-        BadStatement: There are none, or a model call in it is wrong.
-    """
+    """Analyze the tokens of a SELECT; raise BadStatement if there are none."""
     if part.peek() is None:
         raise part.unexpected("a SELECT")
     if part.next_is("SELECT") and _names_a_table(part.tokens[part.at + 1 : part.stop]):
@@ -117,10 +113,9 @@ def _alias(part: Reader) -> str | None:
     """Read the alias of a table."""
     written = part.accept("AS")
     token = part.peek()
-    named = token is not None and (
-        token.kind == "name" or (token.kind == "word" and (written or not token.matches(*RESERVED)))
-    )
-    if token is None or not named or token.matches("TABLESAMPLE"):
+    if token is None or token.kind not in ("word", "name") or token.matches("TABLESAMPLE"):
+        return None
+    if token.kind == "word" and not written and token.matches(*RESERVED):
         return None
     part.at += 1
     return part.script.column(token)

@@ -27,14 +27,8 @@ __all__ = [
 class ModelCall:
     """A call such as ``ML.PREDICT(MODEL m, TABLE t)``, which a query uses like a table.
 
-    Attributes:
-        function: ``"predict"``, whose rows begin with ``predicted_<label>`` and, if the model has probabilities,
-            ``predicted_<label>_probs`` (a list in the order of the classes); ``"evaluate"``, one row;
-            ``"weights"``, rows of ``processed_input`` and ``weight``, with ``class`` for more than two classes;
-            ``"training_info"``, the rows of the training's result.
-        model: The model's name.
-        source: The rows; None if the function takes none or means the training rows.
-        options: The fields of the STRUCT in third place, such as ``threshold``.
+    The source is None if the function takes no rows or means those of the training; options are the fields of the
+    STRUCT in third place.
     """
 
     function: str
@@ -62,19 +56,11 @@ class Fragment:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The rows of a SELECT.
+    """The rows of a SELECT, in parts: ``items`` between SELECT and FROM, and the ``rest``.
 
-    Attributes:
-        sql: The whole SELECT.
-        items: The text between SELECT and FROM.
-        rest: The text from FROM on.
-        columns: The selected columns; None: all, or some are expressions.
-        table: The parts of the table's name in FROM, schema first; None: a file or several tables.
-        alias: The table's alias in FROM.
-        file: The path, glob or URL in FROM.
-        plain: Whether it only selects columns of one table or file, so that nothing has to be computed.
-        where: The WHERE condition, if the source would be plain without it.
-        foldable: Whether an expression can be added to `items`: no WITH, grouping, DISTINCT or set operation.
+    ``columns`` is None for all or expressions, ``table`` (schema first) for a file or several tables. A ``plain``
+    source only selects columns of one table or file, or would without ``where``. To a ``foldable`` one an expression
+    can be added: no WITH, grouping, DISTINCT or set operation.
     """
 
     sql: Fragment
@@ -91,12 +77,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Base class of statements.
-
-    Attributes:
-        offset: Where it begins in the script, in characters.
-        notes: Notes for the user, such as ignored options.
-    """
+    """Base class of statements; ``offset`` is where it begins in the script, in characters."""
 
     offset: int = 0
     notes: tuple[str, ...] = ()
@@ -113,19 +94,9 @@ class Query(Statement):
 class Train(Statement):
     """``SELECT … TRAIN BY`` and ``CREATE MODEL … AS SELECT``.
 
-    Attributes:
-        source: The rows.
-        model: The loss, as `corgipile.train` names it.
-        label: The label column; None: see `label_of`.
-        usual_label: The default name of the label column, in lower case.
-        features: The feature columns; None: all but the label.
-        settings: Settings of `corgipile.train` by name, with the order's ``block``, ``buffer`` and ``balance``.
-            A value may be a `Parameter`, also of ``features``, ``label`` and ``warm_start``:
-            `options.bind_settings` fills them in.
-        name: The name to store the model under; None: it is not stored.
-        replace: Whether to replace a model of that name.
-        if_not_exists: Whether to do nothing if a model of that name exists.
-        warm_start: The name of the model to start from.
+    ``settings`` are those of `corgipile.train` by name, with the order's ``block``, ``buffer`` and ``balance``. A value
+    may be a `Parameter`, also of ``features``, ``label`` and ``warm_start``, which `options.bind_settings` fills in.
+    Without a ``name`` the model is not stored; ``usual_label``, in lower case, is the default of the label column.
     """
 
     source: Source
@@ -156,12 +127,7 @@ class Train(Statement):
 class Predict(Statement):
     """``SELECT … PREDICT BY``.
 
-    Attributes:
-        source: The rows; the prediction is added to their columns.
-        model: The model's name.
-        before: The text before the query, such as ``INSERT INTO t``; may be empty.
-        after: The text after the query, such as ``) TO 'predicted.parquet'`` after ``COPY (``.
-        column: The name of the added column.
+    The text before and after the query may be ``INSERT INTO t`` or ``) TO 'predicted.parquet'``.
     """
 
     source: Source

@@ -39,13 +39,10 @@ RESERVED = frozenset(
 
 
 class Token(NamedTuple):
-    """A token of a script.
+    """A token of a script, with its offsets.
 
-    Attributes:
-        kind: ``word``, ``name`` (in quotes), ``string``, ``number``, ``place`` (``$1``, ``$name``) or ``sign``.
-        text: Its text; of names and strings, the unquoted content.
-        start: Offset of its first character.
-        stop: Offset of its end.
+    The kind is ``word``, ``name`` (in quotes), ``string``, ``number``, ``place`` (``$1``, ``$name``) or ``sign``; the
+    text of names and strings is unquoted.
     """
 
     kind: str
@@ -86,10 +83,7 @@ def _plain(text: str) -> str:
 
 
 def tokenize(script: str) -> list[Token]:
-    r"""Return the tokens of a script.
-
-    Raises:
-        BadStatement: A string, quoted name or comment is not terminated.
+    r"""Return the tokens of a script; raise BadStatement if a string, quoted name or comment is not terminated.
 
     Example:
         >>> [token.text for token in tokenize("SELECT 'it''s' -- done\nFROM t TRAIN BY svm;")]
@@ -189,10 +183,7 @@ def _plain_token(script: str, at: int) -> Token:
 
 
 def statements(script: str) -> list[list[Token]]:
-    """Return the tokens of each nonempty statement of a script, without the semicolons.
-
-    Raises:
-        BadStatement: A bracket is not closed, or closes none.
+    """Return the tokens of each nonempty statement of a script, without the semicolons; brackets must match.
 
     Example:
         >>> [len(tokens) for tokens in statements("SELECT f(1; 2); ; SELECT 3")]
@@ -217,10 +208,8 @@ def statements(script: str) -> list[list[Token]]:
             inside = _inside(inside, token, parts[-1])
         parts[-1].append(token)
     if brackets:
-        missing = CLOSING[brackets[-1].text]
-        raise syntax_error(
-            script, brackets[-1].start, f"this bracket is not closed; {missing} is missing", incomplete=True
-        )
+        message = f"this bracket is not closed; {CLOSING[brackets[-1].text]} is missing"
+        raise syntax_error(script, brackets[-1].start, message, incomplete=True)
     return [tokens for tokens in parts if tokens]
 
 

@@ -32,11 +32,7 @@ def TimeFromTicks(ticks: float) -> dt.time:  # noqa: N802 - DB-API's name
 
 
 class TypeCode:
-    """A group of column types, compared with the type code in `Cursor.description`.
-
-    Args:
-        name: Its name.
-    """
+    """A group of column types, compared with the type code in `Cursor.description`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

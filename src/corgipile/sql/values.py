@@ -17,11 +17,7 @@ WORDS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def value(reader: Reader, deep: int = 0) -> Any:
-    """Read a value as a Python value or a `Parameter`; other words are text.
-
-    Raises:
-        BadStatement: There is none.
-    """
+    """Read a value as a Python value or a `Parameter`; other words are text."""
     token, before, after = reader.peek(), _before(reader), reader.peek(1)
     if token is None or token.matches(*CLAUSES):
         raise reader.unexpected("a value")
@@ -92,13 +88,8 @@ def _listed(reader: Reader, deep: int) -> Any:
     named: dict[str, Any] = {}
     while not (reader.peek() is not None and reader.peek().text in ")]}" and reader.peek().kind == "sign"):  # type: ignore[union-attr]
         key, sign = reader.peek(), reader.peek(1)
-        if (
-            key is not None
-            and key.kind != "number"
-            and sign is not None
-            and sign.text in NAMING
-            and sign.kind == "sign"
-        ):
+        names = sign is not None and sign.kind == "sign" and sign.text in NAMING
+        if key is not None and key.kind != "number" and names:
             reader.at += 2
             named[reader.script.column(key)] = value(reader, deep + 1)
         else:
@@ -112,11 +103,7 @@ def _listed(reader: Reader, deep: int) -> Any:
 
 
 def column_names(reader: Reader) -> Any:
-    """Read a column name or a list of them; return a list or a `Parameter`.
-
-    Raises:
-        BadStatement: There is none.
-    """
+    """Read a column name or a list of them; return a list or a `Parameter`."""
     begin = reader.at
     token = reader.peek()
     if token is not None and (

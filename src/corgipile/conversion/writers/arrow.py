@@ -13,13 +13,7 @@ __all__ = ["FORM"]
 
 
 class ArrowPart:
-    """Writes one Arrow file.
-
-    Args:
-        schema: Schema of the rows.
-        settings: Sizes and codec.
-        path: The file.
-    """
+    """Writes one Arrow file."""
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
         self._limit, self._bytes = settings.limit, 0
@@ -44,13 +38,5 @@ def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], ArrowPart]:
     return partial(ArrowPart, schema, settings)
 
 
-FORM = Form(
-    TABLE,
-    (".arrow", ".feather", ".ipc"),
-    "{}-%05d.arrow",
-    512 << 20,
-    "name a folder, or rows-%05d.arrow",
-    plan,
-    COMPRESSIONS,
-    grouped=True,
-)
+WANTED = "name a folder, or rows-%05d.arrow"
+FORM = Form(TABLE, (".arrow", ".feather", ".ipc"), "{}-%05d.arrow", 512 << 20, WANTED, plan, COMPRESSIONS, grouped=True)

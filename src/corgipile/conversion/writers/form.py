@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue
 from corgipile.outputs import Kind
+from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.arrow.spans import flat
 from corgipile.tables.table import IntArray
 
@@ -33,6 +34,16 @@ class Settings(NamedTuple):
     record_batch: int | str | None = None
     compression: str | None = None
 
+    @classmethod
+    def of(cls, shard_size: Size | None, record_batch: int | str | None, compression: str | None) -> Self:
+        """Return sizes and codec from a caller's arguments.
+
+        Example:
+            >>> Settings.of("1MB", None, None).limit
+            1048576
+        """
+        return cls(None if shard_size is None else parse_bytes(shard_size, "shard_size"), record_batch, compression)
+
 
 class PartWriter(Protocol):
     """Writes one file of an output."""
@@ -47,18 +58,10 @@ class PartWriter(Protocol):
 class Form(NamedTuple):
     """An output format.
 
-    Attributes:
-        kind: Kind of its files.
-        suffixes: File endings that select this format by default; empty if an output is always a folder.
-        names: Name of a part in a folder, with ``%06d``; ``{}`` stands for the folder's name.
-        limit: Default bytes per part of many.
-        wanted: Hint on naming an output.
-        plan: Checks that each column fits, and returns the maker of part writers.
-        codecs: Values of ``compression``.
-        grouped: Whether ``record_batch`` applies.
-        folder: Whether a name without such an ending is a folder.
-        besides: Names of other files in a folder.
-        finish: Writes a folder's other files after all parts are closed.
+    ``suffixes`` are file endings that select it, empty if an output is always a folder; ``names`` is the name of a part
+    in a folder, with ``%06d`` and ``{}`` for the folder's name. ``limit`` is the default size of a part, ``wanted`` a
+    hint on naming an output. ``plan`` checks that each column fits and returns the maker of part writers; ``finish``
+    writes a folder's ``besides``. ``record_batch`` applies if ``grouped``; a name without an ending is a ``folder``.
     """
 
     kind: Kind

@@ -21,14 +21,7 @@ _ANY = Kind("file", lambda _: False)
 
 
 class Goal:
-    """One output file.
-
-    Args:
-        path: The file.
-        form: Its format.
-        inputs: Sources, which are never replaced.
-        overwrite: Replace existing files of any kind.
-    """
+    """One output file; sources (``inputs``) are never replaced."""
 
     many = False
 
@@ -44,8 +37,7 @@ class Goal:
     def paths(self, found: list[Any]) -> Iterator[Iterator[Path]]:
         """Yield temporary names, one per file; move all files to their places if the block succeeds.
 
-        Args:
-            found: Results of the writers, complete when the block ends.
+        Results of the writers, ``found``, are complete when the block ends.
         """
         kind = self._form.kind
         with replacing(self._path, kind, inputs=self._inputs, overwrite=self._overwrite) as temporary:
@@ -167,8 +159,7 @@ class Folder(Numbered):
 def goal_of(out: PathLike, form: Form, inputs: Iterable[Any], *, overwrite: bool) -> Goal:
     """Return the place of an output, by its name.
 
-    Raises:
-        BadArgument: The name has two numbers, or one where a folder is needed.
+    Raise BadArgument for two numbers, or one where a folder is needed.
     """
     path = Path(out).expanduser()
     numbers = len(_NUMBER.findall(path.name))

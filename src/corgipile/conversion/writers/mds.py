@@ -47,13 +47,7 @@ class Stored(NamedTuple):
 
 
 class MdsPart:
-    """Writes one shard; samples wait in a second file until their number is known.
-
-    Args:
-        columns: Storage of the columns.
-        settings: Sizes and codec.
-        path: The shard.
-    """
+    """Writes one shard; samples wait in a second file until their number is known."""
 
     def __init__(self, columns: Sequence[Stored], settings: Settings, path: Path) -> None:
         self._columns, self._path, self._codec = columns, path, settings.compression
@@ -67,9 +61,8 @@ class MdsPart:
 
     def write(self, batch: pa.RecordBatch, first: int) -> int:
         """Add samples, as many as fit."""
-        refuse_nulls(
-            batch.select([column.name for column in self._columns if column.encode is not _json]), first, "MDS"
-        )
+        names = [column.name for column in self._columns if column.encode is not _json]
+        refuse_nulls(batch.select(names), first, "MDS")
         self._refuse_empty(batch, first)
         samples = self._samples_of(batch)
         sizes = np.array([len(sample) for sample in samples])
@@ -78,9 +71,8 @@ class MdsPart:
         fits = int(np.searchsorted(np.cumsum(sizes + 4), room, side="right"))
         count = write_runs(samples[: max(fits, 1)], room, self._samples.write, fresh=not self._rows)
         if sizes[:count].max(initial=0) > MAX_SHARD_BYTES - (1 << 20) - len(self._config):
-            raise BadValue(
-                f"rows from {first}: a row must take less than {MAX_SHARD_BYTES} bytes for MDS, got {sizes.max()}"
-            )
+            rule = f"a row must take less than {MAX_SHARD_BYTES} bytes for MDS"
+            raise BadValue(f"rows from {first}: {rule}, got {sizes.max()}")
         self._sizes.append(sizes[:count])
         self._rows += count
         self._written += int(sizes[:count].sum())
@@ -102,10 +94,8 @@ class MdsPart:
             if column.encode is _arrays:
                 empty = np.flatnonzero(np.diff(starts_of(batch.column(column.name))) == 0)
                 if len(empty):
-                    raise BadValue(
-                        f"column {column.name!r}, row {first + int(empty[0])} is an empty list: arrays of MDS have "
-                        "at least one number"
-                    )
+                    why = "is an empty list: arrays of MDS have at least one number"
+                    raise BadValue(f"column {column.name!r}, row {first + int(empty[0])} {why}")
 
     def close(self) -> dict[str, Any]:
         """Assemble the shard; return its index entry."""
@@ -146,11 +136,7 @@ def _facts(columns: Sequence[Stored], codec: str | None, limit: int) -> dict[str
 
 
 def stored(field: pa.Field) -> Stored:
-    """Return a column's storage.
-
-    Raises:
-        BadSchema: MDS has no encoding for it.
-    """
+    """Return a column's storage; raise BadSchema if MDS has no encoding for it."""
     kind, name = field.type, field.name
     fixed = fixed_field(kind)
     if fixed is not None:
@@ -162,12 +148,8 @@ def stored(field: pa.Field) -> Stored:
     varying = _varying(kind)
     if varying is not None:
         return Stored(name, *varying)
-    raise refuse_type(
-        field,
-        "MDS",
-        "it holds numbers, text, bytes, decimals, and lists or structures of numbers and text; cast it (types=) or "
-        "leave it out (columns=)",
-    )
+    holds = "it holds numbers, text, bytes, decimals, and lists or structures of numbers and text"
+    raise refuse_type(field, "MDS", f"{holds}; cast it (types=) or leave it out (columns=)")
 
 
 def _varying(kind: pa.DataType) -> tuple[str, int | None, Encode] | None:
@@ -238,12 +220,7 @@ def _arrays(column: pa.Array) -> list[bytes]:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], MdsPart]:
-    """Return the maker of shard writers.
-
-    Raises:
-        BadSchema: A column's type has no encoding.
-        BadArgument: Shards would exceed 32-bit offsets.
-    """
+    """Return the maker of shard writers; raise BadArgument if shards would exceed 32-bit offsets."""
     if settings.limit is not None and settings.limit > MAX_SHARD_BYTES:
         raise BadArgument(f"shard_size must be at most {MAX_SHARD_BYTES} bytes for MDS, got {settings.limit}")
     columns = [stored(schema.field(name)) for name in sorted(schema.names)]
@@ -260,15 +237,8 @@ def _finish(folder: Path, shards: Sequence[dict[str, Any]]) -> None:
     (folder / INDEX).write_text(json.dumps({"version": 2, "shards": list(shards)}, sort_keys=True))
 
 
+WANTED = "name a folder"
+KIND = Kind("MDS shard", lambda _: False)
 FORM = Form(
-    Kind("MDS shard", lambda _: False),
-    (),
-    "shard.%05d.mds",
-    LIMIT,
-    "name a folder",
-    plan,
-    (None, *ENDINGS),
-    folder=True,
-    besides=(INDEX,),
-    finish=_finish,
+    KIND, (), "shard.%05d.mds", LIMIT, WANTED, plan, (None, *ENDINGS), folder=True, besides=(INDEX,), finish=_finish
 )

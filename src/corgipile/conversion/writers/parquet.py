@@ -23,13 +23,7 @@ types = pa.types
 
 
 class ParquetPart:
-    """Writes one Parquet file.
-
-    Args:
-        schema: Schema of the rows.
-        settings: Sizes and codec.
-        path: The file.
-    """
+    """Writes one Parquet file."""
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
         self._limit = settings.limit
@@ -66,11 +60,7 @@ def _bad_values(first: int, rows: int) -> Iterator[None]:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], ParquetPart]:
-    """Return the maker of part writers.
-
-    Raises:
-        BadSchema: A column's type would change in Parquet.
-    """
+    """Return the maker of part writers; raise BadSchema if a column's type would change in Parquet."""
     for field in schema:
         kept = _written_type(field)
         if kept is None or not _same(field.type, kept):
@@ -109,13 +99,8 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-FORM = Form(
-    Kind("Parquet file", _is_ours),
-    (".parquet", ".pq"),
-    "{}-%05d.parquet",
-    512 << 20,
-    "rows.parquet is one file, rows-%05d.parquet are many",
-    plan,
-    (None, "none", "snappy", "lz4", "zstd", "gzip", "brotli"),
-    grouped=True,
-)
+WANTED = "rows.parquet is one file, rows-%05d.parquet are many"
+SUFFIXES = (".parquet", ".pq")
+KIND = Kind("Parquet file", _is_ours)
+CODECS = (None, "none", "snappy", "lz4", "zstd", "gzip", "brotli")
+FORM = Form(KIND, SUFFIXES, "{}-%05d.parquet", 512 << 20, WANTED, plan, CODECS, grouped=True)

@@ -21,18 +21,8 @@ STEP, MIN_STEP = 4096, 16
 class Parts:
     """Writes rows in a ``with`` statement; all files appear if the block succeeds, else none.
 
-    Args:
-        out: A file; a name with ``%06d`` for the numbers of many files; or a folder.
-        form: The format.
-        schema: Schema of the rows; dictionaries and views are written as plain values.
-        settings: Sizes and codec.
-        inputs: Sources, which are never replaced.
-        overwrite: Replace files of any kind; a folder only if it holds nothing else.
-        first: Number of the first row in the source, for messages.
-
-    Attributes:
-        rows: Rows written.
-        found: Results of closed part writers.
+    Dictionaries and views are written as plain values. ``first`` is the number of the first row in the source, for
+    messages; ``found`` are the results of closed part writers.
     """
 
     def __init__(
@@ -84,9 +74,7 @@ class Parts:
         if part is not None:
             self.found.append(part.close())
 
-    def _end(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _end(self, _: object, failure: BaseException | None, __: object) -> None:
         if failure is None:
             self._close()
         elif self._part is not None:

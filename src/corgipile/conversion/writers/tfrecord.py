@@ -35,13 +35,7 @@ Array = npt.NDArray[np.int64]
 
 
 class TFRecordPart:
-    """Writes one TFRecord file.
-
-    Args:
-        schema: Schema of the rows.
-        settings: Sizes.
-        path: The file.
-    """
+    """Writes one TFRecord file."""
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
         self._raw = is_record(schema)
@@ -107,13 +101,10 @@ def varints(values: Array) -> tuple[bytes, Array]:
         (b'\x01\xac\x02', array([0, 1, 3]))
     """
     parts = values.view(np.uint64)[:, None] >> np.arange(0, 70, 7, dtype=np.uint64)
-    lengths = np.maximum(
-        1, (parts != 0).sum(axis=1)
-    )  # counts the nonzero parts, since x >> k is 0 only beyond the highest
+    lengths = np.maximum(1, (parts != 0).sum(axis=1))  # x >> k is 0 only beyond the highest part
     places = np.arange(10)
-    digits = (parts & np.uint64(127)).astype(np.uint8) | np.where(places < lengths[:, None] - 1, 128, 0).astype(
-        np.uint8
-    )
+    marks = np.where(places < lengths[:, None] - 1, 128, 0).astype(np.uint8)
+    digits = (parts & np.uint64(127)).astype(np.uint8) | marks
     return digits[places < lengths[:, None]].tobytes(), np.append(0, np.cumsum(lengths))
 
 
@@ -180,26 +171,15 @@ def _kind_of(kind: pa.DataType) -> int:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], TFRecordPart]:
-    """Return the maker of part writers.
-
-    Raises:
-        BadSchema: A column is neither numbers nor bytes nor a list of these.
-    """
+    """Return the maker of part writers; columns must be numbers or bytes or lists of these."""
     for field in schema:
         if not _kind_of(field.type):
-            raise refuse_type(
-                field,
-                "TFRecord",
-                "it holds numbers, text, bytes and lists of these; cast it (types=) or leave it out (columns=)",
-            )
+            holds = "it holds numbers, text, bytes and lists of these"
+            raise refuse_type(field, "TFRecord", f"{holds}; cast it (types=) or leave it out (columns=)")
     return partial(TFRecordPart, schema, settings)
 
 
-FORM = Form(
-    Kind("TFRecord file", lambda _: False),
-    (".tfrecord", ".tfrecords", ".tfrec"),
-    "{}-%05d.tfrecord",
-    128 << 20,
-    "rows.tfrecord is one file, rows-%05d.tfrecord are many",
-    plan,
-)
+WANTED = "rows.tfrecord is one file, rows-%05d.tfrecord are many"
+SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec")
+KIND = Kind("TFRecord file", lambda _: False)
+FORM = Form(KIND, SUFFIXES, "{}-%05d.tfrecord", 128 << 20, WANTED, plan)

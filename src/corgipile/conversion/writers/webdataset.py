@@ -32,13 +32,7 @@ Encode = Callable[[pa.Array], list[bytes | None]]
 
 
 class WebDatasetPart:
-    """Writes one archive.
-
-    Args:
-        schema: Schema of the rows.
-        settings: Sizes.
-        path: The file.
-    """
+    """Writes one archive."""
 
     def __init__(self, schema: pa.Schema, settings: Settings, path: Path) -> None:
         self._limit, self._file = settings.limit, path.open("wb")
@@ -49,10 +43,8 @@ class WebDatasetPart:
         """Add rows, as many as fit."""
         _refuse_inner_nulls(batch, first)
         keys = self._keys(batch, first)
-        members = [
-            [(end, data) for data in encode(batch.column(name))] for name, (end, encode) in self._columns.items()
-        ]
-        rows = zip(*members, strict=True)
+        columns = ((end, encode(batch.column(name))) for name, (end, encode) in self._columns.items())
+        rows = zip(*([(end, data) for data in values] for end, values in columns), strict=True)
         samples = [self._sample(keys[at], row, first + at) for at, row in enumerate(rows)]
         at = self._file.tell()
         room = None if self._limit is None else self._limit - at - RECORD
@@ -121,9 +113,6 @@ def encoding(field: pa.Field) -> tuple[str, Encode]:
     """Return the ending of a column's members, and the encoder of its rows.
 
     If the column's name does not identify the data, the ending is one that the webdataset package decodes.
-
-    Raises:
-        BadSchema: There is no such ending.
     """
     name, kind = field.name, field.type
     last = name.rpartition(".")[2].lower()
@@ -138,11 +127,8 @@ def encoding(field: pa.Field) -> tuple[str, Encode]:
     listed = types.is_fixed_size_list(kind) or is_list(kind)
     if listed and (types.is_integer(kind.value_type) or types.is_floating(kind.value_type)):
         return name if last == "npy" else f"{name}.npy", _npy
-    raise refuse_type(
-        field,
-        "WebDataset",
-        "it holds numbers, text, bytes and flat lists of numbers; cast it (types=) or leave it out (columns=)",
-    )
+    holds = "it holds numbers, text, bytes and flat lists of numbers"
+    raise refuse_type(field, "WebDataset", f"{holds}; cast it (types=) or leave it out (columns=)")
 
 
 def _text(column: pa.Array) -> list[bytes | None]:
@@ -170,11 +156,7 @@ def _array(row: Any) -> bytes | None:
 
 
 def plan(schema: pa.Schema, settings: Settings) -> Callable[[Path], WebDatasetPart]:
-    """Return the maker of part writers.
-
-    Raises:
-        BadSchema: A column's values or name cannot be stored in an archive.
-    """
+    """Return the maker of part writers; raise BadSchema for a column that an archive cannot hold."""
     seen: dict[str, str] = {}
     for field in schema:
         if field.name == KEY and is_text(field.type):
@@ -198,12 +180,5 @@ def _is_ours(path: Path) -> bool:
         return file.read(OWNER_AT + len(OWNER))[OWNER_AT:] == OWNER.encode()
 
 
-FORM = Form(
-    Kind("WebDataset shard", _is_ours),
-    (".tar",),
-    "{}-%06d.tar",
-    512 << 20,
-    "rows.tar is one shard, rows-%06d.tar are many, and a folder holds many",
-    plan,
-    folder=True,
-)
+WANTED = "rows.tar is one shard, rows-%06d.tar are many, and a folder holds many"
+FORM = Form(Kind("WebDataset shard", _is_ours), (".tar",), "{}-%06d.tar", 512 << 20, WANTED, plan, folder=True)

@@ -30,9 +30,7 @@ def is_number(kind: pa.DataType) -> bool:
 def texts(column: pa.Array, *, most: int = 1000) -> list[str]:
     r"""Format the values of a column for tables: one line each, escaped control characters, NULL as text.
 
-    Args:
-        column: The values.
-        most: Characters of each that can be shown; one more is returned to reveal that a value is longer.
+    At most ``most`` characters are needed of a value; one more is returned to reveal that it is longer.
 
     Example:
         >>> texts(pa.array([0.1, 0.6931471805599453, None])), texts(pa.array(["two\nlines"]))

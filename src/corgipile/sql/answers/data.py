@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, TextIO
 import pyarrow as pa
 
 from corgipile.lazy import lazy
+from corgipile.sql.answers.answers import Answers
 from corgipile.sql.answers.cells import json_values
 from corgipile.sql.engines.engine import Result
 
@@ -17,7 +18,7 @@ __all__ = ["CsvAnswers", "JsonAnswers"]
 arrow_csv = lazy("pyarrow.csv")
 
 
-class CsvAnswers:
+class CsvAnswers(Answers):
     r"""Writes UTF-8 CSV: a header, then all rows; text is quoted, NULL is empty, an empty line separates results.
 
     Example:
@@ -44,13 +45,6 @@ class CsvAnswers:
         self._out.flush()
         self._some = True
 
-    def fail(self, kind: str, message: str, code: int) -> bool:
-        """Return False: CSV holds no errors."""
-        return False
-
-    def close(self) -> None:
-        """Do nothing; rows are written at once."""
-
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
     columns = [column if _is_flat(column.type) else _as_json(column) for column in batch.columns]
@@ -70,7 +64,7 @@ def _as_json(column: pa.Array) -> pa.Array:
     return pa.array(list(plain), pa.string())
 
 
-class JsonAnswers:
+class JsonAnswers(Answers):
     """Writes one JSON document: ``{"results": [{"columns": …, "rows": …, "changed": …, "notes": …}, …]}``.
 
     Rows are streamed, each an object; a repeated column name gets ``_2`` and so on. An error ends the document with the
@@ -102,8 +96,7 @@ class JsonAnswers:
         """End the document with an error, if it was begun."""
         if self._open:
             self._end({"error": {"type": kind, "message": message, "code": code}})
-            return True
-        return False
+        return self._open
 
     def close(self) -> None:
         """End the document."""

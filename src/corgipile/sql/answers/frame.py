@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import MissingExtra
+from corgipile.sql.answers.answers import Answers
 from corgipile.sql.answers.cells import is_number, texts
 from corgipile.sql.answers.tables import draw
 from corgipile.sql.engines.engine import Result
@@ -22,9 +23,6 @@ class Frame:
     """The rows of a result, in memory.
 
     Data frame libraries read it through Arrow's C stream interface.
-
-    Args:
-        table: The rows.
 
     Example:
         >>> frame = Frame(pa.table({"epoch": [0, 1], "loss": [0.5, 0.25]}))
@@ -99,7 +97,7 @@ def _html(column: pa.ChunkedArray) -> Iterator[str]:
         yield f'<td style="text-align: {side}">{escape(shown)}</td>'
 
 
-class FrameAnswers:
+class FrameAnswers(Answers):
     """Collects results as frames; None for statements without rows."""
 
     def __init__(self) -> None:
@@ -109,10 +107,3 @@ class FrameAnswers:
         """Collect a result."""
         rows = None if result.schema is None else pa.Table.from_batches(list(result.batches), result.schema)
         self.frames.append(None if rows is None else Frame(rows))
-
-    def fail(self, kind: str, message: str, code: int) -> bool:
-        """Return False: a frame holds no errors."""
-        return False
-
-    def close(self) -> None:
-        """Do nothing; frames are complete."""

@@ -17,12 +17,7 @@ _ELLIPSIS = "…"
 
 @dataclass
 class Drawn:
-    """A formatted table.
-
-    Attributes:
-        lines: Header, rule and rows.
-        left_out: The names of omitted columns.
-    """
+    """A formatted table: header, rule and rows, and the names of omitted columns."""
 
     lines: list[str]
     left_out: list[str]
@@ -54,11 +49,7 @@ class _Column:
 
 
 def draw(rows: pa.Table, wide: int) -> Drawn:
-    """Format all rows as a table no wider than a terminal.
-
-    Args:
-        rows: The rows.
-        wide: The terminal's width; 0: unlimited.
+    """Format all rows as a table no wider than a terminal; 0: unlimited.
 
     Example:
         >>> for line in draw(pa.table({"city": ["Oslo", "Zürich"], "loss": [0.25, None]}), 80).lines:

@@ -5,6 +5,7 @@ from typing import TextIO
 
 import pyarrow as pa
 
+from corgipile.sql.answers.answers import Answers
 from corgipile.sql.answers.tables import draw
 from corgipile.sql.engines.engine import Result
 
@@ -15,14 +16,10 @@ _ROWS_PER_TABLE = 1000  # column widths are recomputed for the next rows
 _VERBATIM = ("plan", "explain_value", "QUERY PLAN")  # columns of preformatted lines
 
 
-class TextAnswers:
-    """Writes results as text tables.
+class TextAnswers(Answers):
+    """Writes results as text tables, of so many rows each, 0 for all, and as wide as the terminal, 0 for unlimited.
 
-    Args:
-        out: The output.
-        wide: Returns the terminal's width; 0: unlimited.
-        rows: The number of rows shown of each result; 0: all.
-        quiet: Omit messages about statements without rows and complete row counts.
+    ``quiet`` omits messages about statements without rows and complete row counts.
 
     Example:
         >>> import sys
@@ -50,13 +47,6 @@ class TextAnswers:
         else:
             self._table(result, result.schema)
         self._out.flush()
-
-    def fail(self, kind: str, message: str, code: int) -> bool:
-        """Return False: errors are shown elsewhere."""
-        return False
-
-    def close(self) -> None:
-        """Do nothing; rows are written at once."""
 
     def _say(self, text: str, *, always: bool = False) -> None:
         if always or not self._quiet:

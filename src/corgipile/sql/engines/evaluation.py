@@ -105,13 +105,7 @@ def _mean(ratios: Sequence[tuple[Number, Number]]) -> float | None:
 
 
 def weight_of(call: ModelCall, kinds: Mapping[str, pa.DataType], label: str) -> str | None:
-    """Return the weight column that a call names, in the rows' spelling.
-
-    Raises:
-        MissingColumn: The column does not exist.
-        BadSchema: The column is not numeric.
-        BadArgument: The column is the label.
-    """
+    """Return the weight column that a call names, in the rows' spelling; it must be numeric, and not the label."""
     if "weight" not in call.options:
         return None
     name = column_named(call.options["weight"], list(kinds))
@@ -129,13 +123,7 @@ def _column(value: Any) -> str:
 
 
 class Curve(NamedTuple):
-    """Rows, or their weights, by class and by the number of thresholds that their probability reaches.
-
-    Attributes:
-        thresholds: The thresholds, in increasing order.
-        reached: For each of the two classes, the rows that reach 0, 1, ... thresholds.
-        weighted: Whether rows have weights.
-    """
+    """Rows, or weights, by class and by how many of the increasing thresholds their probability reaches."""
 
     thresholds: Sequence[float]
     reached: Sequence[Sequence[Number]]
@@ -166,15 +154,7 @@ def _rows_above(reached: Sequence[Number]) -> tuple[list[Number], Number]:
 
 
 class Evaluator(ABC):
-    """Evaluates a model for one call; each engine counts in its own way.
-
-    Args:
-        call: The model call.
-        kind: The model's kind.
-        classes: Its classes.
-        labels: Its labels, if it is a multi-label model.
-        last: The figures of its last epoch.
-    """
+    """Evaluates a model for one call; each engine counts in its own way. ``last`` are the figures of its last epoch."""
 
     def __init__(
         self, call: ModelCall, kind: str, classes: list[Any], labels: Sequence[Any] | None, last: Mapping[str, Any]
@@ -218,10 +198,8 @@ class Evaluator(ABC):
         """Return the result of ``ML.CONFUSION_MATRIX``."""
         self._need_classes()
         if len(self.classes) > MAX_CONFUSION_CLASSES:
-            raise BadArgument(
-                f"ML.CONFUSION_MATRIX takes at most {MAX_CONFUSION_CLASSES} classes, got {len(self.classes)}; "
-                "use GROUP BY"
-            )
+            most = f"at most {MAX_CONFUSION_CLASSES} classes"
+            raise BadArgument(f"ML.CONFUSION_MATRIX takes {most}, got {len(self.classes)}; use GROUP BY")
         return self.counts(threshold_of(self.call, self.classes, probable=self.loss.probability)).table()
 
     def roc_curve(self) -> pa.Table:
@@ -240,9 +218,8 @@ class Evaluator(ABC):
         need_one_label(self.call, self.labels)
         names, values = self.errors()
         rows = [dict(zip(COEFFICIENT_COLUMNS, row, strict=True)) for row in values]
-        return _table(rows, COEFFICIENT_COLUMNS).add_column(
-            0, "processed_input", pa.array([*names, INTERCEPT][: len(rows)])
-        )
+        inputs = pa.array([*names, INTERCEPT][: len(rows)])
+        return _table(rows, COEFFICIENT_COLUMNS).add_column(0, "processed_input", inputs)
 
     def _need_classes(self, *, two: bool = False) -> None:
         """Raise BadArgument unless the model has one label, and classes; with `two`, two with probabilities."""
@@ -282,13 +259,8 @@ def weights(
 ) -> pa.Table:
     """Return the result of ``ML.WEIGHTS``: a row for each input and the intercept.
 
-    Args:
-        names: The inputs.
-        lines: Their weights, for each group or label, and for each class if the model has several outputs.
-        constants: The intercepts, likewise.
-        classes: The classes; empty for a model of one output.
-        by: The column of groups or labels.
-        values: The groups or labels.
+    Weights and intercepts follow each other by group or label, and by class if the model has several outputs;
+    ``classes`` is empty for one output.
 
     Example:
         >>> weights(["x"], [[2.0], [3.0]], [0.5, 1.0], [], "city", ["A", "B"]).to_pylist()[3]
@@ -309,18 +281,12 @@ def weights(
 def need_one_label(call: ModelCall, labels: Sequence[Any] | None) -> None:
     """Raise BadArgument for a multi-label model."""
     if labels is not None:
-        raise BadArgument(
-            f"ML.{call.function.upper()} needs a model of one label; {call.model!r} has {len(labels)}. Use ML.EVALUATE "
-            "without a threshold"
-        )
+        one = f"ML.{call.function.upper()} needs a model of one label; {call.model!r} has {len(labels)}"
+        raise BadArgument(f"{one}. Use ML.EVALUATE without a threshold")
 
 
 def threshold_of(call: ModelCall, classes: Sequence[Any], *, probable: bool) -> float | None:
-    """Return the threshold of a call, or None.
-
-    Raises:
-        BadArgument: It is not from 0 to 1, or the model lacks two classes with probabilities.
-    """
+    """Return the threshold of a call, or None; it needs two classes with probabilities."""
     threshold: float | None = call.options.get("threshold")
     if threshold is not None and (not 0 <= threshold <= 1 or not probable or len(classes) != 2):
         raise BadArgument(f"threshold must be from 0 to 1 and needs a logistic model of two classes, got {threshold!r}")

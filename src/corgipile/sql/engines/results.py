@@ -1,5 +1,6 @@
 """Result schemas and rows shared by all engines."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 
 from corgipile.sql.engines.engine import Result
 
-__all__ = ["EPOCHS", "MODELS", "PROPERTIES", "epoch_row", "lines", "result_of"]
+__all__ = ["EPOCHS", "MODELS", "PROPERTIES", "epoch_row", "lines", "property_rows", "result_of"]
 
 EPOCHS = pa.schema(
     [
@@ -20,10 +21,8 @@ EPOCHS = pa.schema(
 )
 MODELS = pa.schema(
     [
-        ("name", pa.string()),
-        ("model", pa.string()),
-        ("features", pa.int64()),
-        ("epochs", pa.int64()),
+        *((name, pa.string()) for name in ("name", "model")),
+        *((name, pa.int64()) for name in ("features", "epochs")),
         ("loss", pa.float64()),
         ("created", pa.timestamp("us", "UTC")),
     ]
@@ -42,6 +41,15 @@ def epoch_row(record: Mapping[str, Any]) -> dict[str, Any]:
     if row["seconds"] is not None:
         row["seconds"] = round(row["seconds"], 6)  # more digits are noise and widen the table
     return row
+
+
+def property_rows(properties: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the rows of a model's properties, without those that are None; other values than text are JSON."""
+    return [
+        {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
+        for name, value in properties.items()
+        if value is not None
+    ]
 
 
 def result_of(schema: pa.Schema, rows: Sequence[Mapping[str, Any]], notes: Iterable[str] = ()) -> Result:

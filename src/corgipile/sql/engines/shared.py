@@ -1,16 +1,28 @@
-"""Base class of engines: transactions and statements about models."""
+"""Interface of engines, with what they share: transactions and statements about models."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from corgipile.errors import BadArgument
-from corgipile.sql.engines.engine import Result
+from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.results import EPOCHS, MODELS, PROPERTIES, result_of
-from corgipile.sql.exceptions import IntegrityError
-from corgipile.sql.statements import DescribeModel, DropModel, RenameModel, ShowModels, Train
+from corgipile.sql.exceptions import Error, IntegrityError
+from corgipile.sql.statements import (
+    DescribeModel,
+    DropModel,
+    Explain,
+    Predict,
+    Query,
+    RenameModel,
+    ShowModels,
+    Statement,
+    Train,
+)
+from corgipile.suggestions import did_you_mean, listed
 
-__all__ = ["BaseEngine", "check_new_columns", "name_taken"]
+__all__ = ["Engine", "check_new_columns", "missing_model", "name_taken", "transaction"]
 
 
 def name_taken(name: str, way: str = "use CREATE OR REPLACE MODEL or IF NOT EXISTS") -> IntegrityError:
@@ -18,64 +30,94 @@ def name_taken(name: str, way: str = "use CREATE OR REPLACE MODEL or IF NOT EXIS
     return IntegrityError(f"model {name!r} already exists; {way}")
 
 
-def check_new_columns(names: Sequence[str], columns: Sequence[str], *, hint: str, folded: bool) -> None:
-    """Raise BadArgument if rows have a column that a prediction would add.
+def missing_model(name: str, names: Sequence[str], readable: str = "") -> BadArgument:
+    """Return the error for a model that does not exist."""
+    known = f"; stored models: {listed(names)}" if names else "; no models are stored"
+    return BadArgument(f"there is no model {name!r}{readable}{known}{did_you_mean(name, names)}")
 
-    Args:
-        names: The added columns.
-        columns: The columns of the rows.
-        hint: What to do instead.
-        folded: Whether to ignore case.
-    """
+
+@contextmanager
+def transaction(session: Any) -> Iterator[None]:
+    """Run the block in the open transaction, or in a new one that is committed or rolled back."""
+    own = not session.in_transaction()
+    if own:
+        session.rows("BEGIN")
+    try:
+        yield
+    except BaseException:
+        if own:
+            with suppress(Error):  # the original error explains more
+                session.rows("ROLLBACK")
+        raise
+    if own:
+        session.rows("COMMIT")
+
+
+def check_new_columns(names: Sequence[str], columns: Sequence[str], *, hint: str, folded: bool) -> None:
+    """Raise BadArgument if rows have a column that a prediction would add; ``folded`` ignores case."""
     fold = str.lower if folded else str
     known = {fold(name) for name in columns}
     if clash := [name for name in names if fold(name) in known]:
         raise BadArgument(f"the rows already have a column {clash[0]!r}, the name of the prediction; {hint}")
 
 
-class Session(Protocol):
-    """Interface of an engine's session."""
+class Engine(ABC):
+    """Runs statements in one session of a database; engines differ in how they read rows and store models.
 
-    def rows(self, sql: str, /) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
-
-    def in_transaction(self) -> bool:
-        """Return whether a transaction is open."""
-
-    def interrupt(self) -> None:
-        """Stop the statement that runs in another thread."""
-
-
-class Models(Protocol):
-    """Interface of an engine's stored models."""
-
-    def exists(self, name: str) -> bool:
-        """Return whether the session sees a model of this name."""
-
-    def summaries(self, like: str | None = None) -> list[dict[str, Any]]:
-        """Return a summary of each model whose name matches a pattern."""
-
-    def drop(self, name: str) -> None:
-        """Remove a model."""
-
-    def rename(self, name: str, to: str) -> None:
-        """Rename a model."""
-
-
-S = TypeVar("S", bound=Session)
-M = TypeVar("M", bound=Models)
-
-
-class BaseEngine(ABC, Generic[S, M]):
-    """Base class of engines, which differ in how they store models.
-
-    Attributes:
-        session: The session.
-        models: The stored models.
+    A training returns one row an epoch in every engine: ``epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy,
+    holdout_r2, rows, seconds``.
     """
 
-    session: S
-    models: M
+    name: str  # DuckDB or PostgreSQL
+    session: Any
+    models: Any
+
+    def run(  # noqa: PLR0911 - one branch a statement type
+        self, statement: Statement, values: Values = (), progress: Progress | None = None
+    ) -> Result:
+        """Run a statement."""
+        match statement:
+            case Train():
+                return self.train(statement, values, progress)
+            case Predict():
+                return self.predict(statement, values)
+            case Explain():
+                return self.explain(statement, values)
+            case DropModel():
+                return self.drop(statement)
+            case RenameModel():
+                return self.rename(statement)
+            case ShowModels():
+                return self.show(statement)
+            case DescribeModel():
+                return self.describe(statement)
+            case Query():
+                return self.query(statement, values)
+        raise AssertionError(statement)
+
+    @abstractmethod
+    def query(self, statement: Query, values: Values) -> Result:
+        """Run a statement of the engine's own SQL; model calls in it are replaced."""
+
+    @abstractmethod
+    def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
+        """Train a model and store it if it has a name."""
+
+    @abstractmethod
+    def predict(self, statement: Predict, values: Values) -> Result:
+        """Run a query whose rows gain a prediction column."""
+
+    @abstractmethod
+    def explain(self, statement: Explain, values: Values) -> Result:
+        """Return the operators of a training, one per line, in the column ``plan``."""
+
+    @abstractmethod
+    def tables(self) -> dict[str, list[str]]:
+        """Return the columns of each visible table."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the session."""
 
     def drop(self, statement: DropModel) -> Result:
         """Remove a model."""
@@ -117,8 +159,7 @@ class BaseEngine(ABC, Generic[S, M]):
     def _skip_existing(self, train: Train) -> Result | None:
         """Return the result of a training to skip because its model exists, or None to train.
 
-        Raises:
-            IntegrityError: The model exists, and the statement has neither OR REPLACE nor IF NOT EXISTS.
+        Raise if it must not exist.
         """
         if train.name is None or (train.replace and not train.if_not_exists) or not self.models.exists(train.name):
             return None
@@ -129,7 +170,7 @@ class BaseEngine(ABC, Generic[S, M]):
 
     def in_transaction(self) -> bool:
         """Return whether a transaction is open."""
-        return self.session.in_transaction()
+        return bool(self.session.in_transaction())
 
     def begin(self) -> None:
         """Begin a transaction."""

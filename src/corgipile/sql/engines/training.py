@@ -1,9 +1,10 @@
 """Training of models in Python from the rows of an engine."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from corgipile.errors import BadArgument, BadSchema, DivergenceWarning, LeftOutWarning, MissingColumn
 from corgipile.features.encoders import family_of
@@ -20,38 +21,14 @@ from corgipile.sql.statements import Train
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.table import Table
 
-__all__ = ["arguments", "balanced_by", "check_labels", "column_named", "fit_model"]
+__all__ = ["arguments", "balanced_by", "column_named", "fit_model", "missing_column", "not_numeric", "train_columns"]
 
 
 def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
-    """Return the arguments of `corgipile.train` for a statement.
-
-    Args:
-        statement: The training, with its parameters bound.
-        columns: The columns of its rows.
-
-    Raises:
-        BadArgument: There are no feature columns.
-        MissingColumn: A named column does not exist.
-    """
-    labels = [column_named(name, columns) for name in statement.settings.get("labels") or ()]
-    label = column_named(labels[0] if labels else statement.label_of(columns), columns)
-    check_labels(statement)
-    weight = statement.settings.get("weight")
-    special = [column_named(name, columns) for name in (weight, statement.settings.get("by")) if name is not None]
-    crossed = [[column_named(name, columns) for name in term] for term in statement.settings.get("interactions") or ()]
-    text = [column_named(name, columns) for name in statement.settings.get("text") or ()]
-    hashed = [*text, *(name for term in crossed for name in term)]
-    others = {label, *labels, *special, *hashed}
-    features = [column_named(name, columns) for name in statement.features or ()] or [
-        name for name in columns if name not in others
-    ]
-    if not features and not hashed:
-        raise BadArgument(f"the rows have no features, only {label!r}; select feature columns before the label")
-    given = {**statement.settings, "model": statement.model, "features": features}
-    given |= {"labels": labels} if labels else {"label": label}
-    given |= {"text": text} if text else {}
-    given |= {"interactions": crossed} if crossed else {}
+    """Return the arguments of `corgipile.train` for a bound statement over rows of these columns."""
+    named = train_columns(statement, columns, partial(column_named, columns=columns))
+    given = {**statement.settings, "model": statement.model, "features": named.features, **named.hashed}
+    given |= {"labels": named.labels} if named.labels else {"label": named.label}
     for name in ("group", "balance", "weight", "by"):
         if isinstance(given.get(name), str) and (name, given[name]) != ("balance", CONTENT):
             given[name] = column_named(given[name], columns)
@@ -61,10 +38,32 @@ def arguments(statement: Train, columns: list[str]) -> dict[str, Any]:
     return given if all(one is None for one in sizes.values()) else given | {"order": _sized_order(given, **sizes)}
 
 
-def check_labels(statement: Train) -> None:
-    """Raise BadArgument if both a label and several labels are named."""
-    if statement.settings.get("labels") and statement.label is not None:
+class TrainColumns(NamedTuple):
+    """The columns of a training; ``hashed`` are the settings that name hashed ones."""
+
+    label: str
+    labels: list[str]
+    features: list[str]
+    hashed: dict[str, list[Any]]
+
+
+def train_columns(statement: Train, columns: Sequence[str], find: Callable[[str], str]) -> TrainColumns:
+    """Return the columns that a training names, as ``find`` spells them; by default all others are features."""
+    settings = statement.settings
+    labels = [find(name) for name in settings.get("labels") or ()]
+    label = find(labels[0] if labels else statement.label_of(columns))
+    if labels and statement.label is not None:
         raise BadArgument(f"label and labels exclude each other, got label {statement.label!r}; give one of them")
+    special = [find(name) for name in map(settings.get, ("weight", "by")) if name is not None]
+    text = [find(name) for name in settings.get("text") or ()]
+    crossed = [[find(name) for name in term] for term in settings.get("interactions") or ()]
+    others = {label, *labels, *special, *text, *(name for term in crossed for name in term)}
+    features = [find(name) for name in statement.features or ()] or [name for name in columns if name not in others]
+    hashed: dict[str, list[Any]] = {"text": text} if text else {}
+    hashed |= {"interactions": crossed} if crossed else {}
+    if not features and not hashed:
+        raise BadArgument(f"the rows have no features, only {label!r}; select feature columns before the label")
+    return TrainColumns(label, labels, features, hashed)
 
 
 def balanced_by(given: Mapping[str, Any]) -> str:
@@ -92,10 +91,21 @@ def column_named(name: str, columns: list[str]) -> str:
         return name
     same = [column for column in columns if column.lower() == name.lower()]
     if len(same) != 1:
-        raise MissingColumn(
-            f"there is no column {name!r}; the rows have {listed(columns)}{did_you_mean(name, columns)}"
-        )
+        raise missing_column(name, columns)
     return same[0]
+
+
+def missing_column(name: str, columns: Iterable[str]) -> MissingColumn:
+    """Return the error for a column that the rows lack."""
+    return MissingColumn(f"there is no column {name!r}; the rows have {listed(columns)}{did_you_mean(name, columns)}")
+
+
+def not_numeric(name: str, kind: object) -> BadSchema:
+    """Return the error for a feature that is neither numeric nor encoded."""
+    return BadSchema(
+        f"feature {name!r} must be numeric, got {kind}; add WITH encode = 'onehot' (or 'ordinal', 'hash'), "
+        "or select other columns: SELECT x, y, label FROM ..."
+    )
 
 
 def _sized_order(given: Mapping[str, Any], block: Any = None, buffer: Any = None, balance: Any = None) -> Any:
@@ -114,20 +124,11 @@ def _sized_order(given: Mapping[str, Any], block: Any = None, buffer: Any = None
 
 
 def fit_model(
-    table: Table,
-    given: dict[str, Any],
-    warm_start: Model | None,
-    progress: Progress | None,
-    check: Callable[[], None],
+    table: Table, given: dict[str, Any], warm_start: Model | None, progress: Progress | None, check: Callable[[], None]
 ) -> Model:
-    """Train a model.
+    """Train a model with arguments of `corgipile.train`.
 
-    Args:
-        table: The rows.
-        given: Arguments of `corgipile.train`.
-        warm_start: The model to start from.
-        progress: Receives training progress.
-        check: Called regularly; raises to stop the training.
+    ``check`` is called regularly and raises to stop the training.
     """
     _check_kinds(table, given)
     held_out = given.get("validation")
@@ -156,7 +157,4 @@ def _check_kinds(table: Table, given: dict[str, Any]) -> None:
     for name in given["features"]:
         kind = table.schema.field(name).type
         if family_of(kind) == "text" and not isinstance(encode, str) and name not in (encode or {}):
-            raise BadSchema(
-                f"feature {name!r} must be numeric, got {kind}; add WITH encode = 'onehot' (or 'ordinal', 'hash'), "
-                "or select other columns: SELECT x, y, label FROM ..."
-            )
+            raise not_numeric(name, kind)

@@ -15,11 +15,7 @@ __all__ = ["PendingRows"]
 class PendingRows(Iterator[pa.RecordBatch]):
     """The unfetched rows of a result; `park` buffers them in memory or, if large, in a spill file.
 
-    Args:
-        schema: Their columns.
-        parts: The rows.
-        translated: Context that converts the library's errors, entered for each batch.
-        close: Releases the connection.
+    The context ``translated`` converts the library's errors for each batch; ``close`` releases the connection.
     """
 
     def __init__(

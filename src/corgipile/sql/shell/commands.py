@@ -30,13 +30,7 @@ class _Shell(Protocol):
 
 
 class Command(NamedTuple):
-    """A shell command.
-
-    Attributes:
-        usage: Its syntax.
-        about: A short description.
-        run: Runs it with its argument.
-    """
+    """A shell command: its syntax, a description, and the function that runs it with its argument."""
 
     usage: str
     about: str
@@ -44,11 +38,7 @@ class Command(NamedTuple):
 
 
 class Commands:
-    """The shell's commands by name.
-
-    Args:
-        shell: The shell.
-    """
+    """The shell's commands by name."""
 
     def __init__(self, shell: _Shell) -> None:
         self._shell, self._screen = shell, shell.runner.answers
@@ -66,11 +56,7 @@ class Commands:
         }
 
     def run(self, line: str) -> None:
-        """Run a command.
-
-        Raises:
-            BadArgument: The command is unknown.
-        """
+        """Run a command; raise BadArgument if it is unknown."""
         name, _, argument = line.strip().rstrip(";").partition(" ")
         if name not in self.table:
             raise BadArgument(f"there is no command {name}{did_you_mean(name, self.table)}; \\? lists them")

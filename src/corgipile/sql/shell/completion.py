@@ -18,12 +18,7 @@ _TABLE_FOLLOWS = {"FROM", "JOIN", "TABLE", "UPDATE", "DESCRIBE", "VIEW"}
 
 
 class SqlCompleter(Completer):
-    """Completes SQL and shell commands.
-
-    Args:
-        known: Tables, columns and models.
-        commands: The shell's commands, backslash included.
-    """
+    """Completes SQL and shell commands, backslash included."""
 
     def __init__(self, known: Known, commands: Iterable[str]) -> None:
         self._known, self._commands = known, sorted(commands)

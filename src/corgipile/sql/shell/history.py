@@ -14,10 +14,8 @@ __all__ = ["default_place", "opened"]
 
 def default_place() -> Path:
     """Return the path of the history in XDG's state folder."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    return (
-        (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "corgipile" / "sql_history"
-    )
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (state if state.is_absolute() else Path.home() / ".local" / "state") / "corgipile" / "sql_history"
 
 
 def opened(place: Path) -> tuple[History, str | None]:

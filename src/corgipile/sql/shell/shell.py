@@ -26,14 +26,7 @@ WORDS = {"exit": "\\q", "quit": "\\q", "help": "\\?"}  # known from other shells
 
 
 class Shell:
-    """Reads statements from a terminal and runs them, until Ctrl-D.
-
-    Args:
-        runner: Runs the statements.
-        say: Writes a line for the user.
-        fail: Shows an error.
-        remembered: The history file.
-    """
+    """Reads statements from a terminal and runs them, until Ctrl-D; ``remembered`` is the history file."""
 
     def __init__(
         self,

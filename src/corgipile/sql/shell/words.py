@@ -11,8 +11,9 @@ from corgipile.orders import NAMES
 from corgipile.settings import LOSSES
 from corgipile.sizes import OnBad
 from corgipile.sql import options
-from corgipile.sql.engines.engine import Engine
+from corgipile.sql.engines.shared import Engine
 from corgipile.sql.statements import ShowModels
+from corgipile.tables.databases import quoted
 
 __all__ = ["KEYWORDS", "SETTINGS", "Known", "files", "in_quotes", "models", "table_name", "values_of"]
 
@@ -82,7 +83,7 @@ def in_quotes(name: str) -> str:
         ('rows', '"My table"', '"a""b"')
     """
     plain = name.isascii() and name.isidentifier() and name == name.lower() and name.upper() not in KEYWORDS
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else quoted(name)
 
 
 def table_name(name: str) -> str:

@@ -11,16 +11,7 @@ __all__ = ["DuckDB", "open_engine"]
 
 
 def open_engine(database: Any = ":memory:", *, read_only: bool = False, **config: Any) -> DuckDB:
-    """Open a session on a database file, in memory, or on an open connection.
-
-    Args:
-        database: A path, ``":memory:"``, or a DuckDB connection.
-        read_only: Open the file for reading only.
-        **config: DuckDB settings, such as ``memory_limit="1GB"`` and ``threads=2``.
-
-    Raises:
-        BadArgument: Settings are given for an open connection.
-    """
+    """Open a session on a database file, in memory, or on an open connection, which takes no settings (``config``)."""
     if hasattr(database, "execute"):
         if given := [*["read_only"] * read_only, *config]:
             raise BadArgument(f"{listed(given)} must be set when DuckDB's connection is opened, got an open connection")

@@ -19,10 +19,7 @@ Call = Callable[[ModelCall, "BoundSql"], str]
 class BoundSql:
     """SQL with the values of its parameters.
 
-    Args:
-        values: The statement's parameter values.
-        call: Writes a model call; None: calls are not allowed here.
-        persistent: Whether the database stores the SQL, as for CREATE VIEW.
+    ``call`` writes a model call; None: calls are not allowed here. ``persistent``: the database stores the SQL.
 
     Example:
         >>> bound = BoundSql([7, 8], None)

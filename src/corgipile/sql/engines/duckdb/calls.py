@@ -1,6 +1,5 @@
 """Replacement of calls such as ``ML.PREDICT(MODEL m, ...)`` in queries, and descriptions of models."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import cast_classes, class_call, function_call, match_columns, model_key
 from corgipile.sql.engines.evaluation import EVALUATIONS, need_one_label, threshold_of, weights
-from corgipile.sql.engines.results import EPOCHS, epoch_row
+from corgipile.sql.engines.results import EPOCHS, epoch_row, property_rows
 from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
@@ -32,8 +31,9 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
         return _prediction_query(engine, call, stored, bound)
     if call.function in EVALUATIONS:
         return engine.session.lend(EVALUATIONS[call.function](ModelEvaluator(engine, call, stored, bound)))
-    rows = _weights(stored.model) if call.function == "weights" else _history(stored.model)
-    return engine.session.lend(rows)
+    if call.function == "weights":
+        return engine.session.lend(_weights(stored.model))
+    return engine.session.lend(pa.Table.from_pylist([epoch_row(record) for record in stored.model.history], EPOCHS))
 
 
 def _prediction_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
@@ -77,18 +77,10 @@ def _weights(model: Model) -> pa.Table:
     return weights(names, model.coef.tolist(), model.intercept.tolist(), classes, by, values)
 
 
-def _history(model: Model) -> pa.Table:
-    return pa.Table.from_pylist([epoch_row(record) for record in model.history], EPOCHS)
-
-
 def describe_model(stored: Stored) -> list[dict[str, str]]:
     """Return a model's properties, one a row."""
     model = stored.model
-    last = (
-        {name: value for name, value in epoch_row(model.history[-1]).items() if value is not None}
-        if model.history
-        else {}
-    )
+    last, hidden = epoch_row(model.history[-1]) if model.history else {}, ("features", "label", "encoding", "lists")
     properties: dict[str, Any] = {
         "name": stored.name,
         "model": model.kind,
@@ -98,15 +90,7 @@ def describe_model(stored: Stored) -> list[dict[str, str]]:
         "classes": model.classes.tolist(),
         "epochs": len(model.history),
         **{name: value for name, value in last.items() if name != "epoch"},
-        **{
-            name: value
-            for name, value in model.params.items()
-            if name not in ("features", "label", "encoding", "lists")
-        },
+        **{name: value for name, value in model.params.items() if name not in hidden},
         "version": stored.version,
     }
-    shown = {name: value for name, value in properties.items() if value is not None}
-    return [
-        {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
-        for name, value in shown.items()
-    ]
+    return property_rows(properties)

@@ -13,16 +13,9 @@ from corgipile.sql.engines.duckdb.prediction import check_persistent, pin_models
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.results import EPOCHS, epoch_row, result_of
-from corgipile.sql.engines.shared import BaseEngine
+from corgipile.sql.engines.shared import Engine
 from corgipile.sql.exceptions import DatabaseError
-from corgipile.sql.statements import (
-    Explain,
-    Fragment,
-    ModelCall,
-    Predict,
-    Query,
-    Train,
-)
+from corgipile.sql.statements import Explain, Fragment, ModelCall, Predict, Query, Train
 from corgipile.sql.tokens import tokenize
 from corgipile.tables.inputs import check_apart
 
@@ -55,15 +48,12 @@ def check_copy(sql: str, *files: str | None) -> None:
         check_apart(tokens[places[-1]].text, [*named, *filter(None, files)])
 
 
-class DuckDB(BaseEngine[Session, Models]):
-    """A DuckDB session; see `corgipile.sql.engines.engine.Engine`.
-
-    Args:
-        connection: An open connection.
-        owned: Whether closing the session closes it.
-    """
+class DuckDB(Engine):
+    """A DuckDB session; see `corgipile.sql.engines.shared.Engine`. Closing it closes an owned connection."""
 
     name = "DuckDB"
+    session: Session
+    models: Models
 
     def __init__(self, connection: Any, *, owned: bool = True) -> None:
         self.session, self._owned = Session(connection), owned

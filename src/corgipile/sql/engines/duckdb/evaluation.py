@@ -36,14 +36,7 @@ Places = npt.NDArray[np.intp]
 
 
 class ModelEvaluator(Evaluator):
-    """Evaluates a model of DuckDB.
-
-    Args:
-        engine: The engine.
-        call: The model call.
-        stored: The model.
-        bound: The statement's parameter values.
-    """
+    """Evaluates a model of DuckDB."""
 
     def __init__(self, engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> None:
         model = stored.model
@@ -91,11 +84,7 @@ class ModelEvaluator(Evaluator):
         return list(calibration.to_pylist())
 
     def errors(self) -> tuple[Sequence[str], Iterable[Sequence[float | None]]]:
-        """Return the names of the inputs, and the `COEFFICIENT_COLUMNS` of each weight.
-
-        Raises:
-            BadArgument: The model is grouped.
-        """
+        """Return the names of the inputs, and the `COEFFICIENT_COLUMNS` of each weight."""
         if isinstance(self._model, Groups):
             raise BadArgument(
                 f"standard errors need a single model; {self._stored.name!r} has one for each {self._model.by!r}. "

@@ -36,18 +36,13 @@ DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 def explain_training(engine: "DuckDB", statement: Explain, values: Values) -> Result:
     """Return the operators of a training; ANALYZE runs it without storing the model."""
     train = bind_settings(statement.train, values)
-    settings = train.settings
     model, rows, past = engine.fit(train, values) if statement.analyze else (None, None, 0)
     given, table, notes = _plan_inputs(engine, train, values, rows)
     sizes = {} if table is None else _sizes(table, given)
-    sgd, tuples, blocks = (
-        _sgd_properties(train, settings, sizes),
-        _tuple_shuffle_properties(settings, sizes),
-        _block_shuffle_properties(train, sizes),
-    )
-    scan: Properties = {"Read": _read_method(train, rows)}
+    sgd, scan = _sgd_properties(train, sizes), {"Read": _read_method(train, rows)}
     if model is not None and rows is not None:
         _add_measurements(model.history[past:], rows, sgd, scan)
+    tuples, blocks = _tuple_shuffle_properties(train.settings, sizes), _block_shuffle_properties(train, sizes)
     chain = [("SGD", sgd), ("TupleShuffle", tuples), ("BlockShuffle", blocks), ("Scan", scan)]
     return lines("plan", _format_plan(chain), [*statement.notes, *notes, *sizes.get("notes", ())])
 
@@ -101,8 +96,8 @@ def _sizes(table: Table, given: Properties) -> Properties:
         }
 
 
-def _sgd_properties(train: Train, settings: Mapping[str, Any], sizes: Properties) -> Properties:
-    held_out = settings.get("validation")
+def _sgd_properties(train: Train, sizes: Properties) -> Properties:
+    settings, held_out = train.settings, train.settings.get("validation")
     return {
         "Model": train.model,
         "Epochs": settings.get("epochs", DEFAULTS["epochs"]),
@@ -115,14 +110,11 @@ def _sgd_properties(train: Train, settings: Mapping[str, Any], sizes: Properties
 
 def _tuple_shuffle_properties(settings: Mapping[str, Any], sizes: Properties) -> Properties:
     if not sizes:
-        order = settings.get("order", DEFAULTS["order"])
-        memory = settings.get("memory", DEFAULTS["memory"])
-        budget = (
-            {}
-            if str(memory).endswith("%")
-            else {"Buffer Memory": f"{parse_bytes(memory, 'memory', whole=0) // 1024} kB"}
-        )
-        return {"Order": getattr(order, "name", order), **budget}
+        order, memory = (settings.get(name, DEFAULTS[name]) for name in ("order", "memory"))
+        shown = {"Order": getattr(order, "name", order)}
+        if not str(memory).endswith("%"):
+            shown["Buffer Memory"] = f"{parse_bytes(memory, 'memory', whole=0) // 1024} kB"
+        return shown
     return {
         "Order": sizes["order"],
         "Balanced": str(sizes["balanced"]).lower(),

@@ -18,11 +18,7 @@ INTERRUPTED = "Query interrupted"  # DuckDB's message for Ctrl-C
 
 
 def library() -> Any:
-    """Return the module duckdb.
-
-    Raises:
-        MissingExtra: It is not installed.
-    """
+    """Return the module duckdb; raise MissingExtra if it is not installed."""
     try:
         import duckdb  # noqa: PLC0415 - only for this engine
     except ImportError:
@@ -32,11 +28,9 @@ def library() -> Any:
 
 @contextmanager
 def translate_errors(cause: Any = None, plain: Callable[[str], str] = str) -> Iterator[None]:
-    """Convert DuckDB's errors to corgipile's.
+    """Convert DuckDB's errors to corgipile's, with internal names rewritten by ``plain``.
 
-    Args:
-        cause: Returns the error that one of our functions raised in a query; DuckDB only quotes its text.
-        plain: Rewrites internal names in messages.
+    ``cause`` returns the error that one of our functions raised in a query; DuckDB only quotes its text.
     """
     duckdb = library()
     try:

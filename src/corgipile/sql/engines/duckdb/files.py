@@ -57,11 +57,7 @@ class _Stream:
 
 
 def _materialize(table: Table) -> _Stream:
-    """Write rows to memory or, if large, to a spill file.
-
-    Raises:
-        BudgetTooSmall: A stored unit exceeds the default budget while it is decoded.
-    """
+    """Write rows to memory or, if large, to a spill file."""
     check_decoding(table, table.schema.names)
     folder = spill_folder(None)
     if max(table.nbytes, len(table) * row_bytes(table)) <= IN_MEMORY or folder is None:
@@ -128,14 +124,7 @@ def _files(session: Session, sql: str, seen: set[str]) -> list[Named]:
 def _lend_file(session: Session, name: str, *, sure: bool) -> bool:
     """Lend DuckDB the rows of a file, if a name denotes a file and no table.
 
-    Args:
-        session: The connection.
-        name: The text in the position of a table.
-        sure: Whether it can only be a file, since it is a string.
-
-    Raises:
-        BadArgument: The statement reads another file whose name differs only in case.
-        CorgiPileError: The file cannot be read.
+    A string can only be a file, for ``sure``. Raise BadArgument for another file whose name differs only in case.
     """
     if name in session.lent:
         return True

@@ -38,6 +38,7 @@ KINDS = {
     "predict_proba": "DOUBLE[]",
     "decision": "DOUBLE[]",
 }
+CLASS_FUNCTIONS = ("predict", "predict_label", "predict_labels")
 ASK = f"{PREFIX}functions"
 _all: "weakref.WeakValueDictionary[int, Functions]" = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
@@ -213,11 +214,7 @@ def _column(stored: Stored, function: str, scores: npt.NDArray[Any], valid: npt.
     """Return the result column of a function; rows with a null feature are null."""
     mask = None if valid is None else ~valid
     labels = stored.model.params.get("labels")
-    if (
-        (labels is None) == (function == "predict_labels")
-        and function.startswith("predict")
-        and function != "predict_proba"
-    ):
+    if function in CLASS_FUNCTIONS and (labels is None) == (function == "predict_labels"):
         how = "one label a row; use predict" if labels is None else "several labels a row; use predict_labels"
         raise BadArgument(f"model {stored.name!r} has {how}")
     what = "predict" if function.startswith("predict_label") else function

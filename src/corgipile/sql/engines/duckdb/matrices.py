@@ -22,17 +22,12 @@ Scores = tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]
 
 
 class Scorer:
-    """Scores rows with one model in one thread.
-
-    Args:
-        stored: The model.
-    """
+    """Scores rows with one model in one thread."""
 
     def __init__(self, stored: Stored) -> None:
         self._name, self._model = stored.name, stored.model
-        plain = len(stored.model.features) != 2 or not stored.model.params.get(
-            "lists"
-        )  # two list columns are sparse rows
+        # two list columns are sparse rows
+        plain = len(stored.model.features) != 2 or not stored.model.params.get("lists")
         self._direct = stored.model.encoding is None and plain and stored.model.columns == stored.model.features
         self._kernels: dict[np.dtype[Any], SGD] = {}
         self._visit = np.arange(2048, dtype=np.int32)
@@ -107,10 +102,7 @@ def matrix(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None] | None:
     """Return columns as a matrix and the mask of rows without nulls; None for a mix of lists and numbers.
 
-    Args:
-        columns: The columns.
-        rows: The number of rows.
-        dtype: The model's type; a float64 or decimal column makes the matrix float64.
+    A float64 or decimal column makes the matrix float64, else it has the model's type.
     """
     parts = [_combine(column) for column in columns]
     kinds = [part.type for part in parts]
@@ -130,11 +122,7 @@ def matrix(
 
 
 def as_durations(column: Any) -> Any:
-    """Convert DuckDB's intervals back to durations; return any other array unchanged.
-
-    Raises:
-        BadValue: One has months, whose length varies.
-    """
+    """Convert DuckDB's intervals back to durations; return any other array unchanged. Raise BadValue for months."""
     if column.type != pa.month_day_nano_interval():
         return column
     if isinstance(column, pa.ChunkedArray):
@@ -193,6 +181,5 @@ def _flatten_lists(part: pa.Array, valid: npt.NDArray[np.bool_] | None) -> tuple
     if (known != width).any():
         raise BadArgument(f"lists of features must have one length, got {width} and {int(known[known != width][0])}")
     if valid is not None:
-        zeros = pa.scalar([0] * width, part.type)
-        part = part.fill_null(zeros)
+        part = part.fill_null(pa.scalar([0] * width, part.type))
     return part.flatten(), max(1, width), part

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from corgipile.errors import BadArgument, BadModelFile
 from corgipile.lazy import lazy
 from corgipile.sql.engines.duckdb.session import Session
-from corgipile.sql.engines.shared import name_taken
+from corgipile.sql.engines.shared import missing_model, name_taken, transaction
 from corgipile.sql.exceptions import DatabaseError, OperationalError
-from corgipile.suggestions import did_you_mean, listed
+from corgipile.suggestions import listed
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
@@ -44,11 +44,7 @@ class Stored(NamedTuple):
 
 
 class Models:
-    """The models of a session's current database.
-
-    Args:
-        session: The session; changes belong to its transaction.
-    """
+    """The models of a session's current database; changes belong to its transaction."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -89,12 +85,7 @@ class Models:
         return place is not None and bool(self._rows(f"SELECT 1 FROM {place} WHERE name = $name", {"name": name}))
 
     def find(self, name: str) -> Stored:
-        """Load a model.
-
-        Raises:
-            BadArgument: The model does not exist.
-            BadModelFile: The model is damaged.
-        """
+        """Load a model; raise BadArgument if it does not exist, BadModelFile if it is damaged."""
         place = self._table()
         sql = f"SELECT version::VARCHAR FROM {place} WHERE name = $name"
         versions = [] if place is None else self._rows(sql, {"name": name})
@@ -111,12 +102,7 @@ class Models:
         return self._kept[name]
 
     def check_writable(self, name: str) -> None:
-        """Check before training that a model can be stored.
-
-        Raises:
-            BadArgument: The name is invalid.
-            OperationalError: The database is read-only, or its models table has other columns.
-        """
+        """Check before training that a model can be stored: its name, and the database."""
         check_name(name)
         self._table()
         database = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
@@ -124,11 +110,7 @@ class Models:
             raise OperationalError(f"cannot store model {name!r}: the database is read-only")
 
     def keep(self, name: str, model: "Model", *, replace: bool) -> None:
-        """Store a model.
-
-        Raises:
-            IntegrityError: The model exists and `replace` is False.
-        """
+        """Store a model; raise IntegrityError if it exists and `replace` is False."""
         last = model.history[-1] if model.history else {}
         values = {
             "name": name,
@@ -141,7 +123,7 @@ class Models:
         autocommitted = not self._session.in_transaction()
         for left in reversed(range(MAX_WRITES)):
             try:
-                with _Transaction(self._session):
+                with transaction(self._session):
                     self._write(values, replace=replace)
                 break
             except DatabaseError as error:  # another connection wrote at the same time
@@ -157,17 +139,12 @@ class Models:
             self._rows(f"DELETE FROM {place} WHERE name = $name", {"name": name})
         elif self.exists(name):
             raise name_taken(name)
-        named = ", ".join(values)
-        placeholders = ", ".join(f"${column}" for column in values)
+        named, placeholders = ", ".join(values), ", ".join(f"${column}" for column in values)
         sql = f"INSERT INTO {place} ({named}, created, version) VALUES ({placeholders}, now(), uuid())"
         self._rows(sql, values)
 
     def drop(self, name: str) -> None:
-        """Remove a model.
-
-        Raises:
-            BadArgument: The model does not exist.
-        """
+        """Remove a model; raise BadArgument if it does not exist."""
         place = self._table()
         sql = f"DELETE FROM {place} WHERE name = $name RETURNING name"
         if place is None or not self._rows(sql, {"name": name}):
@@ -175,11 +152,7 @@ class Models:
         self._mark_changed(name)
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a model.
-
-        Raises:
-            BadArgument: The model does not exist.
-        """
+        """Rename a model; raise BadArgument if it does not exist."""
         check_name(to)
         place = self._table()
         if place is None or not self.exists(name):
@@ -188,16 +161,10 @@ class Models:
         self._mark_changed(name, to)
 
     def _missing(self, name: str) -> BadArgument:
-        names = self.names()
-        known = f"; stored models: {listed(names)}" if names else "; no models are stored"
-        return BadArgument(f"there is no model {name!r}{known}{did_you_mean(name, names)}")
+        return missing_model(name, self.names())
 
     def _table(self) -> str | None:
-        """Return the qualified name of the models table, or None if it does not exist.
-
-        Raises:
-            OperationalError: A table of that name has other columns.
-        """
+        """Return the qualified name of the models table, or None if it does not exist; another's table raises."""
         sql = (
             "SELECT current_database(), column_name, data_type FROM duckdb_columns() "
             f"WHERE database_name = current_database() AND schema_name = 'main' AND table_name = '{TABLE}'"
@@ -218,29 +185,12 @@ class Models:
         if place is None:
             columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
             columns = columns.replace("name VARCHAR", "name VARCHAR PRIMARY KEY", 1)
-            database = quoted(self._rows("SELECT current_database()")[0][0])
-            place = f"{database}.main.{TABLE}"
+            place = f"{quoted(self._rows('SELECT current_database()')[0][0])}.main.{TABLE}"
             self._rows(f"CREATE TABLE IF NOT EXISTS {place} ({columns})")
         return place
 
     def _rows(self, sql: str, values: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         return self._session.rows(sql, values)
-
-
-class _Transaction:
-    """Runs several statements in the open transaction, or else in a new one."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __enter__(self) -> None:
-        self._owns = not self._session.in_transaction()
-        if self._owns:
-            self._session.rows("BEGIN")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._owns:
-            self._session.rows("COMMIT" if kind is None else "ROLLBACK")
 
 
 def check_name(name: str) -> None:

@@ -16,14 +16,7 @@ LOADING = ("COPY", "INSTALL", "IMPORT", "ATTACH", "LOAD")  # whose FROM reads no
 
 
 class Named(NamedTuple):
-    """A string, call or name in the position of a table.
-
-    Attributes:
-        kind: ``string``, ``call`` or ``name``.
-        text: A string's text, or names with their dots.
-        start: Offset of its first character.
-        stop: Offset of its end.
-    """
+    """A ``string``, ``call`` or ``name`` in the position of a table: its kind, text with dots, and offsets."""
 
     kind: str
     text: str

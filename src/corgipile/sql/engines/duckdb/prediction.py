@@ -31,11 +31,7 @@ __all__ = [
 
 
 def prediction_sql(engine: "DuckDB", statement: Predict, stored: Stored, bound: BoundSql) -> str:
-    """Return the SQL of a prediction.
-
-    Raises:
-        MissingColumn: The rows lack a column that the model was trained on.
-    """
+    """Return the SQL of a prediction; raise MissingColumn if the rows lack a column of the model."""
     before, after = (with_files(engine.session, bound.text(one)) for one in (statement.before, statement.after))
     source = statement.source
     key, column = model_key(engine, stored, bound), quoted(statement.column)
@@ -44,9 +40,7 @@ def prediction_sql(engine: "DuckDB", statement: Predict, stored: Stored, bound: 
     columns = engine.session.schema(text.sql, bound.values).names
     check_new_columns([statement.column], columns, hint="PREDICT BY model AS name gives another name", folded=True)
     named = source.columns is not None or source.items == Fragment(("*",))
-    if source.foldable and (source.table or source.file) and named:
-        return f"{before}\n{_add_to_select(engine, text, stored, bound, key, column)}\n{after}"
-    if source.foldable and _missing(stored, columns):
+    if source.foldable and (((source.table or source.file) and named) or _missing(stored, columns)):
         return f"{before}\n{_add_to_select(engine, text, stored, bound, key, column)}\n{after}"
     call = class_call(stored, key, match_columns(stored, columns))
     return f"{before}\nSELECT *, {call} AS {column} FROM ({text.sql}\n)\n{after}"
@@ -92,11 +86,8 @@ def class_call(stored: Stored, key: str, names: list[str]) -> str:
 def cast_classes(stored: Stored, answer: str) -> str:
     """Cast classes to the type of the labels, such as integers or booleans."""
     kind = {"i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}.get(stored.model.classes.dtype.kind)
-    return (
-        answer
-        if kind is None or stored.model.loss.numbers or "labels" in stored.model.params
-        else f"({answer})::{kind}"
-    )
+    plain = kind is None or stored.model.loss.numbers or "labels" in stored.model.params
+    return answer if plain else f"({answer})::{kind}"
 
 
 def model_key(engine: "DuckDB", stored: Stored, bound: BoundSql) -> str:
@@ -105,21 +96,13 @@ def model_key(engine: "DuckDB", stored: Stored, bound: BoundSql) -> str:
 
 
 def check_persistent(engine: "DuckDB", bound: BoundSql) -> None:
-    """Check that stored SQL reads no rows that exist only during this statement.
-
-    Raises:
-        NotSupportedError: It reads such rows.
-    """
+    """Raise NotSupportedError if stored SQL reads rows that exist only during this statement."""
     if bound.persistent and not all(map(readable_by_duckdb, engine.session.lent)):
         raise NotSupportedError("a view cannot store these rows; use CREATE TABLE ... AS")
 
 
 def match_columns(stored: Stored, columns: list[str]) -> list[str]:
-    """Return the model's columns in the rows' spelling, ignoring case.
-
-    Raises:
-        MissingColumn: The rows lack a column.
-    """
+    """Return the model's columns in the rows' spelling, ignoring case; raise MissingColumn if one is missing."""
     if missing := _missing(stored, columns):
         raise MissingColumn(
             f"model {stored.name!r} was trained on {listed(stored.model.columns)}; the rows have {listed(columns)}, "

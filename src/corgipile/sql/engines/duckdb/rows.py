@@ -32,34 +32,18 @@ DEFAULT: Size = declared(TrainArguments)["memory"].default
 
 
 class Rows(NamedTuple):
-    """Training rows.
-
-    Attributes:
-        table: The rows.
-        columns: The selected columns, in order.
-        notes: Notes on how they were read.
-        place: A description of their origin.
-        seconds: Seconds to read them before training began.
-    """
+    """Training rows, the selected columns in order, notes on how they were read, and the seconds that took."""
 
     table: Table
     columns: list[str]
     notes: list[str]
-    place: str
     seconds: float = 0.0
 
 
 def read_rows(session: Session, source: Source, bound: BoundSql, memory: Size | None) -> Rows:
-    """Open the source's file, or run its query once into memory or, if large, a spill file.
-
-    Args:
-        session: The session, whose transaction sees the rows.
-        source: The rows.
-        bound: The statement's parameter values.
-        memory: The memory budget; buffered rows take at most half of it.
-    """
+    """Open the source's file, or run its query once, in the session's transaction, as `read_query` does."""
     if (file := open_source(source)) is not None:
-        return Rows(file, *choose_columns(file.schema.names, source), str(source.file))
+        return Rows(file, *choose_columns(file.schema.names, source))
     start = time.perf_counter()
     computed = source.table is None or not source.plain or _is_view(session, source)
     place = "a query" if computed else ".".join(source.table or ())
@@ -67,22 +51,13 @@ def read_rows(session: Session, source: Source, bound: BoundSql, memory: Size | 
     columns, left_out = choose_columns(session.schema(sql, bound.values).names, source)
     table = read_query(session, sql, bound.values, place, memory)
     notes = [*_read_notes(table, place, computed=computed), *left_out]
-    return Rows(table, columns, notes, place, time.perf_counter() - start)
+    return Rows(table, columns, notes, time.perf_counter() - start)
 
 
 def read_query(session: Session, sql: str, values: Mapping[str, Any] | None, place: str, memory: Size | None) -> Table:
-    """Run a query once into memory or, if large, a spill file.
-
-    Args:
-        session: The session, whose transaction sees the rows.
-        sql: The query.
-        values: Its parameter values.
-        place: A description of the rows.
-        memory: The memory budget; buffered rows take at most half of it.
-    """
-    budget = parse_bytes(
-        DEFAULT if memory is None else memory, "memory", whole=0
-    )  # the number of rows is unknown, so a percentage is 0
+    """Run a query once into memory or, if large, a spill file; buffered rows take at most half of ``memory``."""
+    # the number of rows is unknown, so a percentage is 0
+    budget = parse_bytes(DEFAULT if memory is None else memory, "memory", whole=0)
     schema = session.schema(sql, values)
     rows = max(1, int(BATCH_BYTES / (fixed_row_bytes(schema) or BATCH_BYTES / MAX_VARLEN_ROWS)))
     reader = session.reader(sql, values, min(rows, 1 << 17))
@@ -112,13 +87,7 @@ def open_source(source: Source) -> Table | None:
 def choose_columns(names: list[str], source: Source) -> tuple[list[str], list[str]]:
     """Return the columns to train on, without pandas' index, and notes on ignored columns.
 
-    Args:
-        names: The columns of the file or query.
-        source: The rows.
-
-    Raises:
-        BadArgument: Two columns have the same name.
-        MissingColumn: A selected column does not exist.
+    Raise BadArgument if two have the same name.
     """
     notes: list[str] = []
     if source.columns is None:

@@ -29,14 +29,8 @@ BATCH_ROWS = 1 << 16  # of a result
 class Session:
     """Runs statements in a connection, which has at most one unfetched result.
 
-    Args:
-        connection: An open DuckDB connection.
-
-    Attributes:
-        database: The name of the current database, if known.
-        pinned: The models pinned for the current statement.
-        lent: Python rows that SQL can read until the next statement, by name.
-        before: Rows that the last file-reading statement read, for reuse by the next.
+    ``lent`` are Python rows that SQL can read until the next statement, ``before`` those of the last file-reading
+    statement, for reuse; ``pinned`` are the models of the current statement.
     """
 
     def __init__(self, connection: Any) -> None:

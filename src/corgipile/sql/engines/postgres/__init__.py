@@ -9,16 +9,7 @@ __all__ = ["PostgreSQL", "open_engine"]
 
 
 def open_engine(url: str, **options: Any) -> PostgreSQL:
-    """Open a session on a server.
-
-    Args:
-        url: ``postgresql://…`` or any other connection string of libpq.
-        **options: libpq options, such as ``password`` and ``connect_timeout``.
-
-    Raises:
-        MissingExtra: psycopg is not installed.
-        ServerError: The server cannot be reached or rejects the login.
-    """
+    """Open a session on a server: a URL or any other connection string of libpq, and libpq's options."""
     psycopg = library()
 
     def connect() -> Any:

@@ -1,6 +1,5 @@
 """Replacement of calls such as ``ML.PREDICT(MODEL m, ...)`` in queries, and descriptions of models."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from corgipile.sql.engines.evaluation import EVALUATIONS, need_one_label, thresh
 from corgipile.sql.engines.postgres.evaluation import FLOAT, ServerEvaluator, class_function, function_call
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.results import EPOCHS, property_rows
 from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall, Predict, Source
 
@@ -34,8 +34,7 @@ def call_sql(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
     elif call.function == "weights":
         query = _values(_weights(engine, stored), writer)
     else:
-        names = "epoch, loss, accuracy, r2, holdout_loss, holdout_accuracy, holdout_r2, rows, seconds"
-        named = f"model OPERATOR(pg_catalog.=) {writer.literal(stored.name)}"
+        names, named = ", ".join(EPOCHS.names), f"model OPERATOR(pg_catalog.=) {writer.literal(stored.name)}"
         query = f"SELECT {names} FROM corgipile.history WHERE {named} ORDER BY epoch"
     return f"(({query}\n) AS corgipile_call CROSS JOIN (SELECT) AS corgipile_no_columns)"  # a join needs no alias
 
@@ -90,17 +89,10 @@ def _weights(engine: "PostgreSQL", stored: Stored) -> pa.Table:
 
 
 def prediction_sql(engine: "PostgreSQL", statement: Predict, stored: Stored, writer: Writer) -> str:
-    """Return the SQL of a prediction.
-
-    Raises:
-        MissingColumn: The rows lack a column that the model was trained on.
-    """
-    source = statement.source
-    return (
-        writer.text(statement.before)
-        + _with_prediction(engine, source, statement.column, stored, writer)
-        + writer.text(statement.after)
-    )
+    """Return the SQL of a prediction; raise MissingColumn if the rows lack a column of the model."""
+    before = writer.text(statement.before)
+    query = _with_prediction(engine, statement.source, statement.column, stored, writer)
+    return before + query + writer.text(statement.after)
 
 
 def _with_prediction(engine: "PostgreSQL", source: Source, column: str, stored: Stored, writer: Writer) -> str:
@@ -140,8 +132,4 @@ def describe_model(stored: Stored, history: list[dict[str, Any]]) -> list[dict[s
         "source": stored.source,
         "owner": stored.owner,
     }
-    shown = {name: value for name, value in properties.items() if value is not None}
-    return [
-        {"property": name, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
-        for name, value in shown.items()
-    ]
+    return property_rows(properties)

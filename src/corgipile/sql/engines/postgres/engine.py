@@ -13,7 +13,7 @@ from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.engines.postgres.training import has_percentages, train_call, watch_training
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.engines.results import EPOCHS, lines, result_of
-from corgipile.sql.engines.shared import BaseEngine
+from corgipile.sql.engines.shared import Engine
 from corgipile.sql.options import bind_settings
 from corgipile.sql.statements import Explain, Predict, Query, Train
 
@@ -22,15 +22,15 @@ __all__ = ["PostgreSQL"]
 NOTICE_LEVELS = ("NOTICE", "WARNING")
 
 
-class PostgreSQL(BaseEngine[Session, Models]):
-    """A PostgreSQL session; see `corgipile.sql.engines.engine.Engine`.
+class PostgreSQL(Engine):
+    """A PostgreSQL session; see `corgipile.sql.engines.shared.Engine`.
 
-    Args:
-        connection: An autocommit psycopg connection.
-        connect: Opens another connection to the same database.
+    ``connect`` opens another connection to the same database.
     """
 
     name = "PostgreSQL"
+    session: Session
+    models: Models
 
     def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
         self.session, self._connect = Session(connection), connect
@@ -87,11 +87,8 @@ class PostgreSQL(BaseEngine[Session, Models]):
             self._notices.clear()
             with translate_training_errors():
                 plan = [row[0] for row in self.session.stream(f"EXPLAIN ({analyze}COSTS OFF) SELECT * FROM {call}")]
-        return lines(
-            "plan",
-            plan,
-            [*statement.notes, *(() if empty else relation.notes), *map(as_settings, self._take_notices())],
-        )
+        notes = [*statement.notes, *(() if empty else relation.notes)]
+        return lines("plan", plan, [*notes, *map(as_settings, self._take_notices())])
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each visible table."""

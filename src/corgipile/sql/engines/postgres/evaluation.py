@@ -64,14 +64,7 @@ def class_function(stored: Stored) -> str:
 
 
 class ServerEvaluator(Evaluator):
-    """Evaluates a model of a server.
-
-    Args:
-        engine: The engine.
-        call: The model call.
-        stored: The model.
-        writer: Writes SQL.
-    """
+    """Evaluates a model of a server."""
 
     def __init__(self, engine: "PostgreSQL", call: ModelCall, stored: Stored, writer: Writer) -> None:
         last = (engine.models.history(stored.name) or [{}])[-1] if call.source is None else {}
@@ -159,10 +152,6 @@ class ServerEvaluator(Evaluator):
         """Return a WITH clause of the rows ``scored``, and the weight column.
 
         They have ``actual``, the number of the class, from 1, ``weight``, and ``share``, the function's result.
-
-        Raises:
-            MissingColumn: The rows lack a column of the model or the weight column.
-            BadSchema: The weight column is not numeric.
         """
         stored, writer = self._stored, self._writer
         columns = columns_of(self._engine.session.describe(sql))
@@ -187,12 +176,7 @@ class ServerEvaluator(Evaluator):
         return f"pg_catalog.array_position(ARRAY[{listed}]::{kind}[], ({value})::{kind})"
 
     def _cells(self, rows: Iterable[Sequence[Any]], weight: str | None) -> dict[tuple[int, int], Number]:
-        """Return rows, or their weights, by class and place, from SQL's: both numbered from 1, and `SUMS`.
-
-        Raises:
-            BadLabel: The label of a row is no class of the model.
-            BadValue: A row has no prediction or an invalid weight, or all weights are 0.
-        """
+        """Return rows, or their weights, by class and place, from SQL's: both numbered from 1, and `SUMS`."""
         cells = defaultdict[tuple[int, int], Number](int)
         for actual, place, count, total, wrong in rows:
             if not actual:

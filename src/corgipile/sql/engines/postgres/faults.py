@@ -16,11 +16,7 @@ ARGUMENT = re.compile(r"\b(\w+) => ")  # of an extension function
 
 
 def library() -> Any:
-    """Return psycopg.
-
-    Raises:
-        MissingExtra: It is not installed.
-    """
+    """Return psycopg; raise MissingExtra if it is not installed."""
     try:
         import psycopg  # noqa: PLC0415 - only for this engine
     except ImportError:

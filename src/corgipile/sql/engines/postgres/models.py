@@ -8,6 +8,8 @@ from corgipile.errors import BadArgument, MissingColumn, ServerError
 from corgipile.features.encoders import encoder_of
 from corgipile.features.encoding import feature_names
 from corgipile.sql.engines.postgres.session import Session
+from corgipile.sql.engines.results import EPOCHS, MODELS
+from corgipile.sql.engines.shared import missing_model
 from corgipile.sql.exceptions import NotSupportedError
 from corgipile.suggestions import did_you_mean, listed
 
@@ -20,24 +22,14 @@ INSTALL = f"{BUILD}; then run CREATE EXTENSION corgipile in this database"
 
 @dataclass(frozen=True)
 class Known:
-    """The extension as a session sees it.
-
-    Attributes:
-        arguments: The argument names of ``corgipile.train``.
-        version: Its version in this database.
-        newest: The newest version on the server.
-    """
+    """The extension as a session sees it: argument names of ``corgipile.train``, and versions."""
 
     arguments: frozenset[str]
     version: str
     newest: str
 
     def check(self, argument: str) -> None:
-        """Check that ``corgipile.train`` has an argument.
-
-        Raises:
-            NotSupportedError: The argument does not exist.
-        """
+        """Raise NotSupportedError unless ``corgipile.train`` has an argument."""
         if argument in self.arguments:
             return
         update = "run ALTER EXTENSION corgipile UPDATE in this database"
@@ -47,18 +39,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored model as a session sees it.
-
-    Attributes:
-        name: Its name.
-        kind: Its loss.
-        width: The number of inputs of a row.
-        classes: Its classes.
-        params: Its training parameters.
-        source: The table it was trained from.
-        owner: The role that owns it.
-        created: When it was stored.
-    """
+    """A stored model as a session sees it; ``width`` is the number of inputs of a row."""
 
     name: str
     kind: str
@@ -126,21 +107,13 @@ class Stored:
 
 
 class Models:
-    """The models of a database.
-
-    Args:
-        session: The session; changes belong to its transaction.
-    """
+    """The models of a database; changes belong to the session's transaction."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def known(self) -> Known:
-        """Return the installed extension.
-
-        Raises:
-            ServerError: The database lacks the extension.
-        """
+        """Return the installed extension; raise ServerError if the database lacks it."""
         rows = self._session.rows(
             "SELECT p.proargnames, e.extversion, a.default_version FROM pg_catalog.pg_extension e "
             "JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
@@ -162,11 +135,7 @@ class Models:
         return bool(self._session.rows(f"SELECT 1 FROM corgipile.models WHERE {NAMED}", [name]))
 
     def find(self, name: str) -> Stored:
-        """Load a model's description.
-
-        Raises:
-            BadArgument: The session sees no model of this name.
-        """
+        """Load a model's description; raise BadArgument if the session sees no such model."""
         self.known()
         rows = self._session.rows(
             "SELECT name, kind, dims, pg_catalog.to_json(classes)::pg_catalog.text, params::pg_catalog.text, source, "
@@ -183,7 +152,7 @@ class Models:
 
     def history(self, name: str) -> list[dict[str, Any]]:
         """Return the epochs of a model as rows of the training's result."""
-        names = ("epoch", "loss", "accuracy", "r2", "holdout_loss", "holdout_accuracy", "holdout_r2", "rows", "seconds")
+        names = EPOCHS.names
         sql = f"SELECT {', '.join(names)} FROM corgipile.history WHERE model OPERATOR(pg_catalog.=) %s ORDER BY epoch"
         return [dict(zip(names, row, strict=True)) for row in self._session.rows(sql, [name])]
 
@@ -196,7 +165,6 @@ class Models:
     def summaries(self, like: str | None = None) -> list[dict[str, Any]]:
         """Return a summary of each model whose name matches a pattern."""
         self.known()
-        names = ("name", "model", "features", "epochs", "loss", "created")
         epochs = "FROM corgipile.history h WHERE h.model OPERATOR(pg_catalog.=) m.name"
         rows = self._session.rows(
             f"SELECT m.name, m.kind, m.dims, (SELECT pg_catalog.count(*) {epochs}), "
@@ -204,25 +172,16 @@ class Models:
             'WHERE %s::pg_catalog.text IS NULL OR m.name OPERATOR(pg_catalog.~~) %s ORDER BY m.name COLLATE "C"',
             [like, like],
         )
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [dict(zip(MODELS.names, row, strict=True)) for row in rows]
 
     def drop(self, name: str) -> None:
-        """Remove a model.
-
-        Raises:
-            BadArgument: The model does not exist, or another role owns it.
-        """
+        """Remove a model; raise BadArgument if it does not exist, or another role owns it."""
         exists = self.exists(name)
         if not self._session.update_count(f"DELETE FROM corgipile.models WHERE {NAMED}", [name]):
             raise self._others(name) if exists else self._missing(name)
 
     def rename(self, name: str, to: str) -> None:
-        """Rename a model.
-
-        Raises:
-            BadArgument: The model does not exist, another role owns it, or the new name is invalid.
-            IntegrityError: A model of the new name exists.
-        """
+        """Rename a model; raise BadArgument if it does not exist, another role owns it, or the new name is invalid."""
         if not to or "\0" in to:
             raise BadArgument(f"a model's name must not be empty or contain a zero byte, got {to!r}")
         exists = self.exists(name)
@@ -233,6 +192,4 @@ class Models:
         return BadArgument(f"only its owner {self.find(name).owner} can drop or rename model {name!r}")
 
     def _missing(self, name: str) -> BadArgument:
-        names = [row["name"] for row in self.summaries()]
-        known = f"; stored models: {listed(names)}" if names else "; no models are stored"
-        return BadArgument(f"there is no model {name!r} that this role may read{known}{did_you_mean(name, names)}")
+        return missing_model(name, [row["name"] for row in self.summaries()], " that this role may read")

@@ -6,15 +6,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from corgipile.errors import BadArgument, MissingColumn
+from corgipile.errors import BadArgument
 from corgipile.sql.engines.postgres.session import Session
 from corgipile.sql.engines.postgres.types import Column, columns_of
 from corgipile.sql.engines.postgres.writing import Writer
+from corgipile.sql.engines.shared import transaction
+from corgipile.sql.engines.training import missing_column
 from corgipile.sql.exceptions import Error, OperationalError
 from corgipile.sql.reader import Script
 from corgipile.sql.statements import Source
 from corgipile.sql.tokens import Token, tokenize
-from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Relation", "relation_of"]
 
@@ -34,15 +35,9 @@ TEMP_TABLE_ERRORS = {
 
 @dataclass
 class Relation:
-    """Rows as the extension can read them.
+    """Rows as the extension can read them: columns of a table by its quoted name, or of a query.
 
-    Attributes:
-        columns: The selected columns, in order.
-        kinds: Their PostgreSQL types; arrays end with ``[]``.
-        name: The quoted name of the table; empty for a query.
-        where: The condition that selects the table's rows.
-        query: The query of the rows.
-        notes: Notes on how they are read.
+    Types are PostgreSQL's; arrays end with ``[]``.
     """
 
     columns: list[str]
@@ -63,26 +58,11 @@ class _Table(NamedTuple):
 
 @contextmanager
 def relation_of(
-    session: Session,
-    source: Source,
-    writer: Writer,
-    *,
-    queries: bool = True,
-    empty: bool = False,
+    session: Session, source: Source, writer: Writer, *, queries: bool = True, empty: bool = False
 ) -> Iterator[Relation]:
     """Provide the rows of a source; a temporary table is dropped after the block.
 
-    Args:
-        session: The session.
-        source: The rows.
-        writer: Writes SQL.
-        queries: Whether a query is acceptable; otherwise its rows go to a temporary table.
-        empty: Whether that table stays empty, to explain a plan.
-
-    Raises:
-        BadArgument: The source is a file.
-        MissingColumn: The table lacks a selected column.
-        OperationalError: A temporary table is needed but cannot be created.
+    Without ``queries`` the rows of a query go to one, which stays ``empty`` to explain a plan.
     """
     if source.file is not None:
         raise BadArgument(
@@ -94,9 +74,11 @@ def relation_of(
         return
     sql = writer.text(source.sql)
     columns = columns_of(session.describe(sql))  # its errors show the query as written
-    with _transaction(session), _explain_temp_table_errors(), _fixed_row_order(session):
+    with transaction(session), _explain_temp_table_errors(), _fixed_row_order(session):
         if queries:
-            yield _query_relation(session, sql, columns)
+            kinds = _kinds(session, columns)
+            note = "the query ran once, into a temporary table of the server for the training"
+            yield Relation(list(kinds), kinds, query=sql, notes=[note])
         else:
             relation = _materialized(session, sql, empty=empty)
             yield relation
@@ -149,8 +131,7 @@ def _kinds(session: Session, columns: list[Column]) -> dict[str, str]:
 def _selected_columns(table: _Table, source: Source) -> list[str]:
     for name in source.columns or ():
         if name not in table.kinds:
-            hint = did_you_mean(name, table.kinds)
-            raise MissingColumn(f"there is no column {name!r}; the rows have {listed(table.kinds)}{hint}")
+            raise missing_column(name, table.kinds)
     return list(table.kinds if source.columns is None else source.columns)
 
 
@@ -181,12 +162,6 @@ def _is_point(tokens: list[Token], at: int) -> bool:
     return 0 <= at < len(tokens) - 1 and tokens[at].matches(".")
 
 
-def _query_relation(session: Session, sql: str, columns: list[Column]) -> Relation:
-    kinds = _kinds(session, columns)
-    note = "the query ran once, into a temporary table of the server for the training"
-    return Relation(list(kinds), kinds, query=sql, notes=[note])
-
-
 def _materialized(session: Session, sql: str, *, empty: bool) -> Relation:
     """Store the rows of a query in a temporary table, in the query's order."""
     name = f"pg_temp.corgipile_kept_{next(NUMBERS)}"
@@ -199,23 +174,6 @@ def _materialized(session: Session, sql: str, *, empty: bool) -> Relation:
         rows, shown = session.rows(f"SELECT pg_catalog.count(*), {size} FROM {name}")[0]
         notes.append(f"the query ran once, into a temporary table of the server: {rows} rows ({shown})")
     return Relation(list(table.kinds), table.kinds, table.name, notes=notes)
-
-
-@contextmanager
-def _transaction(session: Session) -> Iterator[None]:
-    """Run the block in the open transaction, or in a new one that is committed or rolled back."""
-    own = not session.in_transaction()
-    if own:
-        session.rows("BEGIN")
-    try:
-        yield
-    except BaseException:
-        if own:
-            with suppress(Error):  # the connection is gone
-                session.rows("ROLLBACK")
-        raise
-    if own:
-        session.rows("COMMIT")
 
 
 @contextmanager

@@ -21,14 +21,7 @@ CHUNK_ROWS = 1000  # fetched at once by the driver
 
 
 class Session:
-    """Runs statements in a connection, which has at most one unfetched result.
-
-    Args:
-        connection: An autocommit psycopg connection.
-
-    Attributes:
-        connection: The connection.
-    """
+    """Runs statements in an autocommit connection, which has at most one unfetched result."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection

@@ -4,10 +4,10 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from functools import partial
 from typing import Any, Self
 
-from corgipile.errors import BadArgument, BadSchema, MissingColumn
+from corgipile.errors import BadArgument
 from corgipile.orders.riffle import CONTENT
 from corgipile.settings import TrainArguments, declared
 from corgipile.sizes import parse_bytes
@@ -16,9 +16,8 @@ from corgipile.sql.engines.postgres.faults import library
 from corgipile.sql.engines.postgres.models import Known
 from corgipile.sql.engines.postgres.rows import Relation
 from corgipile.sql.engines.postgres.writing import Writer
-from corgipile.sql.engines.training import balanced_by, check_labels
+from corgipile.sql.engines.training import balanced_by, missing_column, not_numeric, train_columns
 from corgipile.sql.statements import Train
-from corgipile.suggestions import did_you_mean, listed
 
 __all__ = ["Watch", "has_percentages", "source_arguments", "train_call", "watch_training"]
 
@@ -27,66 +26,32 @@ NUMBERS = ("smallint", "integer", "bigint", "real", "double precision", "numeric
 NAMES = {"validation": "holdout", "block": "block_size", "buffer": "buffer_size", "memory": "buffer_size"}
 DEFAULTS = {name: one.default for name, one in declared(TrainArguments).items()}
 OMITTED = ("order", "on_bad", "missing", "solver", "inner")  # if equal to their default
-FILE_ONLY = {
-    "group": "holds single rows out",
-    "solver": "learns by SGD",
-    "inner": "learns by SGD",
-}
+FILE_ONLY = {"group": "holds single rows out", "solver": "learns by SGD", "inner": "learns by SGD"}
 POLL_SECONDS = 0.2
 
 
 def train_call(train: Train, relation: Relation, known: Known, writer: Writer, size: Callable[[], int]) -> str:
     """Return the SQL call of ``corgipile.train`` for a bound training.
 
-    Args:
-        train: The training.
-        relation: Its rows.
-        known: The extension's arguments.
-        writer: Writes SQL.
-        size: Returns the bytes of the rows' table.
-
-    Raises:
-        BadArgument: PostgreSQL does not support the value of a setting.
-        BadSchema: A feature is neither numeric nor encoded.
-        NotSupportedError: The server's extension lacks an argument.
+    ``size`` returns the bytes of the rows' table.
     """
-    labels = [_checked_column(name, relation) for name in train.settings.get("labels") or ()]
-    label = _checked_column(labels[0] if labels else train.label_of(relation.columns), relation)
-    check_labels(train)
-    special = [
-        _checked_column(name, relation) for name in map(train.settings.get, ("weight", "by")) if name is not None
-    ]
-    hashed = _hashed_columns(train, relation)
-    crossed = [name for term in hashed.get("interactions", ()) for name in term]
-    others = {label, *labels, *special, *hashed.get("text", ()), *crossed}
-    features = [_checked_column(name, relation) for name in train.features or ()] or [
-        name for name in relation.columns if name not in others
-    ]
-    if not features and not hashed:
-        raise BadArgument(f"the rows have no features, only {label!r}; select feature columns before the label")
+    find = partial(_checked_column, relation=relation)
+    label, labels, features, hashed = train_columns(train, relation.columns, find)
     given = {**_arguments(train, balanced_by({"labels": labels, "label": label}), size), **hashed}
     if "encode" not in given:
         _check_kinds(features, relation)
     written = {name: _argument_sql(name, value, writer) for name, value in given.items()}
-    columns = (
-        f"ARRAY[{', '.join(map(writer.literal, features))}]::pg_catalog.text[]"
-        if features
-        else "NULL::pg_catalog.text[]"
-    )
-    written |= {"model": f"{writer.literal(train.model)}::pg_catalog.text", "features": columns}
+    columns = f"ARRAY[{', '.join(map(writer.literal, features))}]" if features else "NULL"
+    written |= {"model": f"{writer.literal(train.model)}::pg_catalog.text", "features": f"{columns}::pg_catalog.text[]"}
     written |= {} if labels else {"label": f"{writer.literal(label)}::pg_catalog.text"}
-    written |= {**source_arguments(relation, known, writer)}
+    written |= source_arguments(relation, known, writer)
     for name in written:
         known.check(name)
     return f"corgipile.train({', '.join(f'{writer.name(name)} => {text}' for name, text in written.items())})"
 
 
 def source_arguments(relation: Relation, known: Known, writer: Writer) -> dict[str, str]:
-    """Return the arguments that select the rows.
-
-    Raises:
-        NotSupportedError: The server's extension lacks an argument.
-    """
+    """Return the arguments that select the rows; raise NotSupportedError if the extension lacks one."""
     if relation.query is not None:
         arguments = {"query": f"{writer.literal(relation.query)}::pg_catalog.text"}
     else:
@@ -107,17 +72,9 @@ def _is_percentage(value: Any) -> bool:
     return isinstance(value, str) and value.rstrip().endswith("%")
 
 
-def _hashed_columns(train: Train, relation: Relation) -> dict[str, list[Any]]:
-    """Return the arguments that name hashed columns."""
-    text = [_checked_column(name, relation) for name in train.settings.get("text") or ()]
-    crossed = [[_checked_column(name, relation) for name in term] for term in train.settings.get("interactions") or ()]
-    return {name: columns for name, columns in (("text", text), ("interactions", crossed)) if columns}
-
-
 def _checked_column(name: str, relation: Relation) -> str:
     if name not in relation.columns:
-        hint = did_you_mean(name, relation.columns)
-        raise MissingColumn(f"there is no column {name!r}; the rows have {listed(relation.columns)}{hint}")
+        raise missing_column(name, relation.columns)
     return name
 
 
@@ -125,10 +82,7 @@ def _check_kinds(features: list[str], relation: Relation) -> None:
     for name in features:
         kind = relation.kinds[name]
         if kind.removesuffix("[]") not in NUMBERS:
-            raise BadSchema(
-                f"feature {name!r} must be numeric, got {kind}; add WITH encode = 'onehot' (or 'ordinal', 'hash'), "
-                "or select other columns: SELECT x, y, label FROM ..."
-            )
+            raise not_numeric(name, kind)
 
 
 def _arguments(train: Train, label: str, size: Callable[[], int]) -> dict[str, Any]:
@@ -185,13 +139,9 @@ def _argument_sql(name: str, value: Any, writer: Writer) -> str:
 
 
 class Watch(AbstractContextManager["Watch"]):
-    """Reports the progress of a training, polled through another connection.
+    """Reports the progress of the training in backend ``pid``, polled through another connection.
 
-    Args:
-        progress: Receives the progress.
-        connect: Opens another connection.
-        pid: The process id of the training backend.
-        past: The epochs of the warm start.
+    ``past`` epochs are of the warm start.
     """
 
     def __init__(self, progress: Progress, connect: Callable[[], Any], pid: int, past: int) -> None:
@@ -204,9 +154,7 @@ class Watch(AbstractContextManager["Watch"]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 

@@ -28,30 +28,14 @@ SCALARS = {
     WITH_ZONE: pa.timestamp("us", "UTC"),
     NUMERIC: pa.float64(),
 }
-ARRAYS = {
-    1000: 16,
-    1005: 21,
-    1007: 23,
-    1016: 20,
-    1021: 700,
-    1022: 701,
-    1231: NUMERIC,
-    1182: 1082,
-    1115: 1114,
-    1185: 1184,
-}
+ARRAYS = {1000: 16, 1005: 21, 1007: 23, 1016: 20, 1021: 700, 1022: 701, 1231: NUMERIC}
+ARRAYS |= {1182: 1082, 1115: 1114, 1185: 1184}
 TEXTS = {1009, 1014, 1015}  # arrays of text
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a result.
-
-    Attributes:
-        name: Its name.
-        kind: Its Arrow type.
-        number: The OID of its PostgreSQL type.
-    """
+    """A column of a result: its name, its Arrow type and the OID of its PostgreSQL type."""
 
     name: str
     kind: pa.DataType
@@ -75,10 +59,6 @@ def columns_of(result: Any, zone: str = "UTC") -> list[Column]:
     """Return the columns of a libpq result.
 
     Numerics without a scale become doubles; types unknown to Arrow become text.
-
-    Args:
-        result: The result.
-        zone: The session's time zone, for times with a zone.
     """
     columns = []
     for i in range(result.nfields):

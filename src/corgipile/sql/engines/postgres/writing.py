@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from corgipile.sql.engines.engine import Values
 from corgipile.sql.engines.postgres.faults import library, translate_errors
-from corgipile.sql.statements import Fragment, ModelCall, Parameter
+from corgipile.sql.statements import Fragment, ModelCall
 
 if TYPE_CHECKING:
     from corgipile.sql.engines.postgres.session import Session
@@ -17,11 +17,6 @@ class Writer:
     """Writes fragments of a statement.
 
     Values become literals, since utility statements take no parameters.
-
-    Args:
-        session: The session.
-        values: The statement's parameter values.
-        call: Writes a model call.
     """
 
     def __init__(self, session: "Session", values: Values, call: Callable[[ModelCall, "Writer"], str]) -> None:
@@ -30,10 +25,6 @@ class Writer:
     def text(self, fragment: Fragment) -> str:
         """Write a fragment."""
         return fragment.written(lambda one: self.literal(one.of(self.values)), lambda one: self._call(one, self))
-
-    def value(self, given: Any) -> Any:
-        """Return the value of a setting or of the parameter in its place."""
-        return given.of(self.values) if isinstance(given, Parameter) else given
 
     def literal(self, value: Any) -> str:
         """Write a value as a literal."""
