@@ -10,14 +10,16 @@ Example:
 from corgipile.testing.laws import LawBroken
 from corgipile.testing.loaders import check_loader
 from corgipile.testing.orders import (
-    check_batches,
     check_order,
     check_pass,
     check_seeds,
+    check_shuffle,
     check_slots,
     check_start,
     check_world,
+    measure_order,
 )
+from corgipile.testing.shuffles import Measured
 from corgipile.testing.tables import check_cuts, check_damaged, check_layout, check_manners, check_rows, check_table
 from corgipile.testing.wrappers import Counting, Failing, Slow
 
@@ -25,8 +27,8 @@ __all__ = [
     "Counting",
     "Failing",
     "LawBroken",
+    "Measured",
     "Slow",
-    "check_batches",
     "check_cuts",
     "check_damaged",
     "check_layout",
@@ -36,8 +38,10 @@ __all__ = [
     "check_pass",
     "check_rows",
     "check_seeds",
+    "check_shuffle",
     "check_slots",
     "check_start",
     "check_table",
     "check_world",
+    "measure_order",
 ]
