@@ -1,5 +1,6 @@
 """Faults planted in the orders: each breaks a law, computed from seeds and row numbers alone."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ from changed_kernel import ChangedCorgiPile, ChangedReservoir, ChangedRiffle, Ch
 
 from corgipile.orders import BlockOnly, Blocks, CorgiPile, FullShuffle, Key, Reservoir, Riffle, SlidingWindow
 from corgipile.orders import visited_rows as followed
-from corgipile.testing import LawBroken, check_order, check_shuffle, measure_order
+from corgipile.testing import LawBroken, check_order, measure_order
 
 ROW_KEY = "cp_derive2(plan->spec.key ^ CP_KEY_ROWS, (uint64_t)(plan->first + k))"
 DRAIN_KEY = "cp_derive2(s->key ^ CP_KEY_ROWS, (uint64_t)plan->step)"
@@ -146,8 +147,11 @@ def test_without_a_change_the_orders_are_ours(right, make, real, sketch):
 @pytest.mark.parametrize("fault", IN_KERNEL)
 def test_a_fault_in_the_kernel_breaks_a_law(fault, tmp_path_factory):
     make, changes, law = IN_KERNEL[fault]
-    with pytest.raises(LawBroken, match=law):
-        check_shuffle(make(library=built(tmp_path_factory, *changes)))
+    assert re.search(law, " ".join(broken(make(library=built(tmp_path_factory, *changes)))))
+
+
+def broken(order):
+    return [law.law for law in measure_order(order) if not law.holds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,16 +283,12 @@ def test_an_order_that_keeps_rows_must_declare_it():
     class Undeclared(BlockOnly):
         shuffles_rows = True
 
-    with pytest.raises(
-        LawBroken, match=r"deviation of rows from uniform places in their block must be at most 6\.5 sigm"
-    ):
-        check_shuffle(Undeclared())
+    assert "deviation of rows from uniform places in their block" in broken(Undeclared())
 
     class Overdeclared(CorgiPile):
         shuffles_rows = False
 
-    with pytest.raises(LawBroken, match="rows of blocks that do not follow in storage order must be at most 0 rows"):
-        check_shuffle(Overdeclared())
+    assert broken(Overdeclared()) == ["rows of blocks that do not follow in storage order"]
 
 
 def test_a_measurement_names_its_law_limits_and_passes():

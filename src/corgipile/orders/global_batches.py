@@ -103,12 +103,6 @@ class GlobalBatches(Sized):
         return order.cuts_into
 
     @property
-    def shuffles_rows(self) -> bool:
-        """Return whether the inner order shuffles the rows of a block."""
-        shuffles: bool = self.within.shuffles_rows
-        return shuffles
-
-    @property
     def sketch_column(self) -> str | None:
         """Return the inner order's balance column."""
         order: Order = self.within

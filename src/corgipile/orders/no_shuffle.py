@@ -20,8 +20,3 @@ class NoShuffle(Planned):
     name: ClassVar[str] = "no_shuffle"
     sequential: ClassVar[bool] = True
     kind: ClassVar[str] = "no_shuffle"
-
-    @property
-    def shuffles_rows(self) -> bool:
-        """Return False: the rows of a block are visited in storage order."""
-        return False

@@ -105,8 +105,7 @@ class Partial(Sized):
     @property
     def shuffles_rows(self) -> bool:
         """Return whether the inner order shuffles the rows of a block."""
-        shuffles: bool = self.within.shuffles_rows
-        return shuffles
+        return bool(self.within.shuffles_rows)
 
     @property
     def sketch_column(self) -> str | None:

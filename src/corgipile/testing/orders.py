@@ -15,7 +15,6 @@ __all__ = [
     "check_order",
     "check_pass",
     "check_seeds",
-    "check_shuffle",
     "check_slots",
     "check_start",
     "check_world",
@@ -64,18 +63,9 @@ def check_order(order: Order, rows: int = 600, *, block: int = 10, buffer: int =
         if random:
             check_seeds(fitted, described)
     if random:
-        check_shuffle(order, rows, block=block, buffer=buffer)
-
-
-def check_shuffle(order: Order, rows: int = 600, *, block: int = 10, buffer: int = 60, seed: int = 7) -> None:
-    """Check the statistical laws of a random order, see `measure_order`.
-
-    Raises:
-        LawBroken: A measurement exceeds its limit; the error names the law, both numbers, and the passes.
-    """
-    broken = [law for law in measure_order(order, rows, block=block, buffer=buffer, seed=seed) if not law.holds]
-    more = f"; also broken: {', '.join(law.law for law in broken[1:])}" if broken[1:] else ""
-    holds(not broken, otherwise=f"{order!r}: {broken[0]}{more}" if broken else "")
+        broken = [law for law in measure_order(order, rows, block=block, buffer=buffer) if not law.holds]
+        more = f"; also broken: {', '.join(law.law for law in broken[1:])}" if broken[1:] else ""
+        holds(not broken, otherwise=f"{order!r}: {broken[0] if broken else None}{more}")
 
 
 def measure_order(
@@ -83,9 +73,9 @@ def measure_order(
 ) -> Iterator[Measured]:
     """Measure the statistical laws of a random order in 256 passes over a small table.
 
-    A correct order breaks one with a probability below 1e-8. The laws follow from what the order declares:
-    ``sequential`` (a window over the stored order), ``once``, ``sketch_column`` (blocks are balanced), and
-    ``shuffles_rows`` (False: blocks keep their rows in storage order; True if it is missing).
+    The laws follow from what the order declares: ``sequential`` (a window over the stored order), ``once``,
+    ``sketch_column`` (blocks are balanced), and ``shuffles_rows`` (blocks do not keep their rows in storage order; true
+    if missing). A correct order breaks one with a probability below 1e-8.
 
     Args:
         order: The order; its own sizes are replaced.
@@ -102,9 +92,9 @@ def measure_order(
         >>> all(law.holds for law in measure_order(CorgiPile()))
         True
     """
-    fitted = _fitted(order, rows // block * block, block, buffer)
-    blocks = Blocks(rows // block * block, even=fitted.block_rows)
-    yield from laws(fitted, blocks, buffer, block, seed)
+    rows = rows // block * block
+    fitted = _fitted(order, rows, block, buffer)
+    yield from laws(fitted, Blocks(rows, even=fitted.block_rows), buffer, block, seed)
 
 
 def _fitted(order: Any, rows: int, block: int, buffer: int) -> Order:

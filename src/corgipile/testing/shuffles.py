@@ -18,21 +18,14 @@ from corgipile.orders.order import IntArray, follow
 from corgipile.quality.correlation import shared_again
 from corgipile.quality.faults import MAX_REPEATS
 from corgipile.quality.visits import Sample, mixed
-from corgipile.testing.statistics import (
-    chi_sigmas,
-    mean_sigmas,
-    pair_sigmas,
-    ranks_of,
-    repeated_neighbours,
-    uniform_sigmas,
-)
+from corgipile.testing.statistics import chi_sigmas, mean_sigmas, pair_sigmas, ranks_of, repetitions, uniform_sigmas
 
 __all__ = ["Measured", "Passes", "laws"]
 
 MAX_SIGMAS = 6.5
 SEEDS, EPOCHS = 16, 16
 BINS = 10
-PAIRED_SEEDS = 4  # seeds whose batches are compared
+PAIRED = 3  # seeds and epochs whose batches are compared
 TINY_BLOCKS, TINY_PASSES = 4, 960  # blocks of the smallest table, and passes over it: 40 for each order of its blocks
 KINDS = 5  # different values of a sketch with ties
 TRAITS = 6  # numbers of a vector of content
@@ -82,37 +75,35 @@ class Passes:
 
     Attributes:
         blocks: The blocks.
-        first: The first pass; the others have later seeds and epochs.
+        seed: The first of the seeds.
         at: int64[seeds, epochs, rows], place of each row's first visit.
         last: int64[seeds, epochs, buffer], the rows visited last.
-        drained: int64[steps, buffer], the order of loading of the rows that a full buffer visits; only of steps that
-            visit the rows that they load.
+        drained: int64[steps, buffer], rows of each step that fills the buffer and visits it, in this order.
     """
 
     blocks: Blocks
-    first: Key
+    seed: int
     at: IntArray
     last: IntArray
     drained: IntArray
 
     @classmethod
-    def of(cls, order: Order, blocks: Blocks, first: Key, buffer: int = 1) -> "Passes":
+    def of(cls, order: Order, blocks: Blocks, seed: int, buffer: int = 1) -> "Passes":
         """Follow an order through `SEEDS` times `EPOCHS` passes."""
         at = np.zeros((SEEDS, EPOCHS, blocks.rows), np.int64)
         last = np.zeros((SEEDS, EPOCHS, buffer), np.int64)
         drained = [np.empty((0, buffer), np.int64)]
         for s, e in np.ndindex(SEEDS, EPOCHS):
-            steps = list(order.steps(blocks, first._replace(seed=first.seed + s, epoch=first.epoch + e)))
+            steps = list(order.steps(blocks, Key(seed + s, e)))
             row_of = np.full(order.slots(blocks), -1, np.int64)
             rows = np.concatenate([follow(step, row_of) for step in steps])
             at[s, e, rows[::-1]] = np.arange(len(rows))[::-1]
             last[s, e] = rows[-buffer:]
             drained += [visited for step in steps if len(visited := _drained(step, buffer))]
-        return cls(blocks, first, at, last, np.concatenate(drained))
+        return cls(blocks, seed, at, last, np.concatenate(drained))
 
     def __str__(self) -> str:
-        seed, epoch = self.first.seed, self.first.epoch
-        return f"seeds {seed} to {seed + SEEDS - 1}, epochs {epoch} to {epoch + EPOCHS - 1}, {self.blocks!r}"
+        return f"seeds {self.seed} to {self.seed + SEEDS - 1}, epochs 0 to {EPOCHS - 1}, {self.blocks!r}"
 
     @property
     def by_block(self) -> IntArray:
@@ -130,123 +121,84 @@ class Passes:
 
 
 def _drained(step: Step, buffer: int) -> IntArray:
-    """Return the order of loading of the rows that a step visits, int64[1, buffer]; nothing if it visits others."""
-    order = np.argsort(step.into) if len(step.into) == len(step.visit) == buffer else step.into[:0]
-    places = np.searchsorted(step.into[order], step.visit)
-    if not len(order) or (step.into[order[np.minimum(places, buffer - 1)]] != step.visit).any():
-        return np.empty((0, buffer), np.int64)
-    return np.asarray(order[places][None], np.int64)
+    """Return the rows that a step loads, by visit, int64[1, buffer]; none if it visits others."""
+    into, visit = np.argsort(step.into), np.argsort(step.visit)
+    full = len(into) == len(visit) == buffer and np.array_equal(step.into[into], step.visit[visit])
+    return into[np.argsort(visit)][None] if full else np.empty((0, buffer), np.int64)
 
 
 def laws(order: Order, blocks: Blocks, buffer: int, batch: int, seed: int) -> Iterator[Measured]:
-    """Measure the laws that a random order promises to obey.
-
-    Args:
-        order: The order, after `Order.fit`.
-        blocks: Blocks of equally many rows.
-        buffer: Buffered rows that the order declares.
-        batch: Rows of a batch.
-        seed: The first of the seeds.
-    """
+    """Measure the laws that a fitted random order promises to obey, from ``seed`` on; ``buffer``: declared rows."""
     sketched = order.sketch_column is not None
     blocks = _sketched(order, blocks) if sketched else blocks
-    seen = Passes.of(order, blocks, Key(seed), min(buffer, blocks.rows))
+    seen = Passes.of(order, blocks, seed, min(buffer, blocks.rows))
     yield from _repeated_batches(seen, batch)
     if order.sequential:
         yield from _windows(order, seen)
         return
     if blocks.even > 1:
-        yield from _rows_in_blocks(seen) if getattr(order, "shuffles_rows", True) else _ordered_rows(seen)
+        yield from _rows_in_blocks(seen, ordered=not getattr(order, "shuffles_rows", True))
     if not sketched:
         yield from _blocks_in_epochs(seen)
         yield from _tiny(order, seed)
         return
     yield _drift(seen)
     yield from _starts_and_ties(order, blocks, seed)
-    if _vectors(order):  # looking ahead, the order prefers some blocks at the ends of small tables
-        seen = Passes.of(order, _sketched(order, Blocks(blocks.rows, even=1)), Key(seed))
+    if order.sketch_column == "content":  # looking ahead, the order prefers some blocks at the ends of small tables
+        seen = Passes.of(order, _sketched(order, Blocks(blocks.rows, even=1)), seed)
     yield from _blocks_in_epochs(seen)
-
-
-def _vectors(order: Order) -> bool:
-    return order.sketch_column == "content"
 
 
 def _sketched(order: Order, blocks: Blocks) -> Blocks:
     """Return blocks with random sketches, without ties."""
     rng = np.random.default_rng(2)
-    if _vectors(order):
+    if order.sketch_column == "content":
         return replace(blocks, sketch=(1000 * rng.normal(size=(blocks.count, TRAITS))).astype(np.int16))
     return replace(blocks, sketch=rng.random(blocks.count))
 
 
 def _repeated_batches(seen: Passes, batch: int) -> Iterator[Measured]:
-    """Measure the pairs of rows that share a batch again, by chance predicted from rows stored equally far apart."""
-    ids = np.arange(seen.blocks.rows)
-    samples = [
-        [Sample(mixed(ids), ids, at, at // batch) for at in epochs[: PAIRED_SEEDS + 1]]
-        for epochs in seen.at[: PAIRED_SEEDS + 1]
-    ]
-    for name, seeds, epochs in (("epochs", 0, 1), ("seeds", 1, 0), ("seeds and epochs", 1, -1)):
-        found = [
-            shared_again(samples[s][e], samples[s + seeds][e + epochs])
-            for s, e in zip(range(PAIRED_SEEDS), range(1, PAIRED_SEEDS), strict=False)
-        ]
+    """Measure the pairs of rows that share a batch again, against chance for rows stored at equal distances."""
+    ids, where = np.arange(seen.blocks.rows), f"{batch} rows a batch, {seen}"
+    for name, *parts in _pairs(seen.at[:PAIRED, :PAIRED], {}):
+        passes = zip(*(part.reshape(-1, len(ids)) for part in parts), strict=True)
+        found = [shared_again(*(Sample(mixed(ids), ids, at, at // batch) for at in pair)) for pair in passes]
         again, chance = (sum(one[0] * one[at] for one in found) for at in (1, 2))
         law = f"pairs of rows that share a batch again between {name}"
-        yield Measured(
-            law, again / max(chance, 1.0), -np.inf, MAX_REPEATS, "times chance", f"{batch} rows a batch, {seen}"
-        )
+        yield Measured(law, again / max(chance, 1.0), -np.inf, MAX_REPEATS, "times chance", where)
 
 
-def _ordered_rows(seen: Passes) -> Iterator[Measured]:
-    broken = float((np.diff(seen.by_block, axis=-1) != 1).sum())
-    yield Measured("rows of blocks that do not follow in storage order", broken, -np.inf, 0, "rows", str(seen))
-
-
-def _neighbouring(values: npt.NDArray[Any], lag: int) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Yield pairs of values, [seeds, epochs, places, ...], by what differs between them."""
-    yield "blocks", values[:, :, :-1], values[:, :, 1:]
-    if lag > 1:
-        yield "buffers", values[:, :, :-lag], values[:, :, lag:]
+def _pairs(values: npt.NDArray[Any], lags: dict[str, int]) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Yield pairs of values, [seeds, epochs, places, ...], by what differs; ``lags``: distances of compared places."""
+    for name, lag in lags.items():
+        yield name, values[:, :, :-lag], values[:, :, lag:]
     yield "epochs", values[:, :-1], values[:, 1:]
     yield "seeds", values[:-1], values[1:]
     yield "seeds and epochs", values[1:, :-1], values[:-1, 1:]
 
 
-def _rows_in_blocks(seen: Passes) -> Iterator[Measured]:
+def _rows_in_blocks(seen: Passes, *, ordered: bool) -> Iterator[Measured]:
     """Measure the order of rows within a block, and the times at which they are dealt."""
+    if ordered:
+        broken = float((np.diff(seen.by_block, axis=-1) != 1).sum())
+        yield Measured("rows of blocks that do not follow in storage order", broken, -np.inf, 0, "rows", str(seen))
+        return
     size, buffer = seen.blocks.even, seen.last.shape[-1]
     ranks = ranks_of(seen.by_block)
     uniform = uniform_sigmas(ranks.reshape(-1, size))
     yield _sigmas("deviation of rows from uniform places in their block", uniform, str(seen))
-    yield _sigmas("deviation of rows from uniform places in their buffer", _buffer_sigmas(seen, buffer), str(seen))
     if len(seen.drained):
         law = "deviation of rows from uniform places in the buffer that they fill"
         yield _sigmas(law, uniform_sigmas(seen.drained), f"{len(seen.drained)} buffers, {seen}")
-    lag = min(buffer // size, seen.blocks.count // 2)
-    pairs = [
-        *_neighbouring(seen.by_rank(ranks), lag),
-        *((f"the same block's {name}", one, other) for name, one, other in _neighbouring(ranks, 0)),
-    ]
-    for name, one, other in pairs:
+    lags = {"blocks": 1, "buffers": min(buffer // size, seen.blocks.count // 2)}
+    same = ((f"{name} of a block", one, other) for name, one, other in _pairs(ranks, {}))
+    for name, one, other in (*_pairs(seen.by_rank(ranks), lags), *same):
         for what, value in pair_sigmas(one.reshape(-1, size), other.reshape(-1, size)):
-            law = f"{what} of rows within blocks between {name}"
-            yield _sigmas(law, value, str(seen), -MAX_SIGMAS)
-    yield from _dealing(seen, lag)
+            yield _sigmas(f"{what} of rows within blocks between {name}", value, str(seen), -MAX_SIGMAS)
+    yield from _dealing(seen, lags)
 
 
-def _buffer_sigmas(seen: Passes, buffer: int) -> float:
-    """Return by how much the rows of a block deviate from being in each tenth of a buffer equally often."""
-    size, bins = seen.blocks.even, min(BINS, buffer)
-    places = seen.at.reshape(-1, seen.blocks.rows)
-    cells = np.arange(seen.blocks.rows) % size * bins + places % buffer * bins // buffer
-    table = np.bincount(cells[places < seen.blocks.rows // buffer * buffer], minlength=size * bins).reshape(size, bins)
-    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
-    return chi_sigmas(table, expected, (size - 1) * (bins - 1))
-
-
-def _dealing(seen: Passes, lag: int) -> Iterator[Measured]:
+def _dealing(seen: Passes, lags: dict[str, int]) -> Iterator[Measured]:
     """Measure how far a block's rows spread, and whether the times at which they are dealt are drawn afresh."""
     size, count, buffer = seen.blocks.even, seen.blocks.count, seen.last.shape[-1]
     times = seen.by_rank(np.sort(seen.by_block, axis=-1))
@@ -259,7 +211,7 @@ def _dealing(seen: Passes, lag: int) -> Iterator[Measured]:
     jitter -= jitter.mean(axis=(0, 1))
     spread = float(jitter.std())
     yield Measured("standard deviation of the times at which rows are dealt", spread, 0.5, np.inf, "visits", str(seen))
-    for name, one, other in _neighbouring(jitter, lag):
+    for name, one, other in _pairs(jitter, lags):
         related = float((one * other).mean()) / max(spread * spread, 0.25)
         law = f"correlation of the times at which rows are dealt between {name}"
         yield Measured(law, related, -np.inf, MAX_RELATED, "", str(seen))
@@ -270,27 +222,18 @@ def _blocks_in_epochs(seen: Passes) -> Iterator[Measured]:
     ranks, count = seen.block_ranks, seen.blocks.count
     bins = min(BINS, count)
     expected = np.bincount(np.arange(count) * bins // count) * SEEDS * EPOCHS / count
-    tenths = ranks.reshape(-1, count) * bins // count
-    deviations = [chi_sigmas(np.bincount(one, minlength=bins), expected) for one in tenths.T]
-    worst = int(np.argmax(deviations))
-    law = "deviation of a block from uniform places in the epoch"
-    yield _sigmas(law, deviations[worst], f"block {worst}, {seen}")
-    for name, *pair in _pairs_once(ranks):
-        one, other = (part.reshape(-1, count) for part in pair)
+    tenths = (ranks.reshape(-1, count) * bins // count).T
+    worst, block = max((chi_sigmas(np.bincount(one, minlength=bins), expected), at) for at, one in enumerate(tenths))
+    yield _sigmas("deviation of a block from uniform places in the epoch", worst, f"block {block}, {seen}")
+    for name, *two in _pairs(ranks, {}):
+        one, other = (part.reshape(-1, count) for part in two)
         for what, value in pair_sigmas(one, other):
             if what != "repeated neighbours" or seen.blocks.sketch is None:
                 yield _sigmas(f"{what} of blocks between {name}", value, str(seen), -MAX_SIGMAS)
         if seen.blocks.sketch is not None:  # balance makes some neighbours more frequent than others
-            again = repeated_neighbours(one, other).mean() / (1 - 1 / count)
+            again = repetitions(one, other).mean() / (1 - 1 / count)
             law = f"repeated neighbours of blocks between {name}"
             yield Measured(law, float(again), -np.inf, MAX_REPEATS, "times chance", str(seen))
-
-
-def _pairs_once(values: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Yield pairs of passes, [seeds, epochs, ...], by what differs between them; no pass is in two pairs of a kind."""
-    yield "epochs", values[:, :-1:2], values[:, 1::2]
-    yield "seeds", values[:-1:2], values[1::2]
-    yield "seeds and epochs", values[1:, :-1:2], values[:-1, 1::2]
 
 
 def _tiny(order: Any, seed: int) -> Iterator[Measured]:
@@ -322,7 +265,7 @@ def _windows(order: Order, seen: Passes) -> Iterator[Measured]:
         yield _sigmas("deviation of the rows kept to the end from uniform ones", deviation, str(seen))
     moved -= moved.mean(axis=(0, 1))
     moved /= np.maximum(np.linalg.norm(moved, axis=-1, keepdims=True), 1e-9)
-    for name, one, other in _pairs_once(moved):
+    for name, one, other in _pairs(moved, {}):
         value = mean_sigmas((one * other).sum(axis=-1), 0.0, rows**-0.5 / 2)
         yield _sigmas(f"correlation of the moves of rows between {name}", value, str(seen), -MAX_SIGMAS)
 
@@ -333,17 +276,16 @@ def _drift(seen: Passes) -> Measured:
     sketch -= sketch.mean(axis=0)
     sums = np.cumsum(sketch[np.argsort(seen.block_ranks, axis=-1)], axis=2)
     random = (sketch**2).sum() * (count + 1) / (6 * count)
-    drift = float((sums**2).sum(axis=-1).mean() / random)
-    return Measured(
-        "squared running sum of the sketch", drift, -np.inf, MAX_DRIFT, "times that of random blocks", str(seen)
-    )
+    drift, law = float((sums**2).sum(axis=-1).mean() / random), "squared running sum of the sketch"
+    return Measured(law, drift, -np.inf, MAX_DRIFT, "times that of random blocks", str(seen))
 
 
 def _starts_and_ties(order: Order, blocks: Blocks, seed: int) -> Iterator[Measured]:
     count = blocks.count // KINDS * KINDS
     kinds = np.random.default_rng(1).permutation(np.arange(count) % KINDS)
-    sketch: Any = (1000 * np.eye(KINDS)[kinds]).astype(np.int16) if _vectors(order) else kinds.astype(np.float64)
-    seen = Passes.of(order, Blocks(count * blocks.even, even=blocks.even, sketch=sketch), Key(seed))
+    vectors = order.sketch_column == "content"
+    sketch: Any = (1000 * np.eye(KINDS)[kinds]).astype(np.int16) if vectors else kinds.astype(np.float64)
+    seen = Passes.of(order, Blocks(count * blocks.even, even=blocks.even, sketch=sketch), seed)
     ranks = seen.block_ranks.reshape(-1, count)
     sequence = kinds[np.argsort(ranks, axis=1)]
     starts = [chi_sigmas(np.bincount(of, minlength=KINDS), len(sequence) / KINDS) for of in sequence[:, :KINDS].T]
@@ -351,9 +293,6 @@ def _starts_and_ties(order: Order, blocks: Blocks, seed: int) -> Iterator[Measur
     ties = np.stack([ranks_of(ranks[:, kinds == kind]) for kind in range(KINDS)], axis=1)
     each = ties.reshape(-1, ties.shape[2])
     yield _sigmas("deviation of tied blocks from uniform places", uniform_sigmas(each), f"{KINDS} kinds, {seen}")
-    pairs = [pair for name, *pair in _neighbouring(ties.reshape(SEEDS, EPOCHS, KINDS, -1), 0) if name != "blocks"]
-    one, other = (
-        np.concatenate([part.reshape(-1, each.shape[1]) for part in parts]) for parts in zip(*pairs, strict=True)
-    )
-    for what, value in pair_sigmas(one, other):
-        yield _sigmas(f"{what} of tied blocks between passes", value, f"{KINDS} kinds, {seen}", -MAX_SIGMAS)
+    for name, one, other in _pairs(ties.reshape(SEEDS, EPOCHS, KINDS, -1), {}):
+        for what, value in pair_sigmas(one.reshape(-1, each.shape[1]), other.reshape(-1, each.shape[1])):
+            yield _sigmas(f"{what} of tied blocks between {name}", value, f"{KINDS} kinds, {seen}", -MAX_SIGMAS)

@@ -16,14 +16,14 @@ def ranks_of(values: IntArray) -> IntArray:
     return np.argsort(np.argsort(values, axis=-1), axis=-1)
 
 
-def chi_sigmas(counts: npt.NDArray[Any], expected: Any, freedom: int | None = None) -> float:
+def chi_sigmas(counts: npt.NDArray[Any], expected: Any) -> float:
     """Return by how much counts deviate from expected ones: chi-square as a normal variable (Wilson and Hilferty).
 
     Example:
         >>> round(chi_sigmas(np.array([48, 52]), 50), 1), round(chi_sigmas(np.array([10, 90]), 50), 1)
         (-0.4, 6.8)
     """
-    return _normal(float(((counts - expected) ** 2 / expected).sum()), freedom or counts.size - 1)
+    return _normal(float(((counts - expected) ** 2 / expected).sum()), counts.size - 1)
 
 
 def _normal(square: float, freedom: int) -> float:
@@ -32,24 +32,13 @@ def _normal(square: float, freedom: int) -> float:
 
 
 def mean_sigmas(values: npt.NDArray[Any], mean: float, least_spread: float) -> float:
-    """Return the distance of independent values' mean from its expectation.
-
-    ``least_spread`` is the smallest standard deviation of one value that is assumed.
-    """
+    """Return the distance of the mean of independent values, of at least this standard deviation, from ``mean``."""
     spread = max(float(values.std()), least_spread)
     return float((values.mean() - mean) / spread * values.size**0.5)
 
 
 def uniform_sigmas(ranks: IntArray) -> float:
-    """Return by how much items of permutations, [permutations, items], deviate from having each rank equally often.
-
-    The expected deviation is that of independent permutations, so equal ones deviate too.
-
-    Example:
-        >>> some = np.random.default_rng(0).permuted(np.tile(np.arange(9), (1000, 1)), axis=1)
-        >>> abs(uniform_sigmas(some)) < 4, uniform_sigmas(np.tile(some[:10], (100, 1))) > 50
-        (True, True)
-    """
+    """Return by how much items of permutations, [permutations, items], deviate from equally frequent ranks."""
     count, items = ranks.shape
     cells = (np.arange(items) * items + ranks).reshape(-1)
     table = np.bincount(cells, minlength=items * items)
@@ -58,26 +47,16 @@ def uniform_sigmas(ranks: IntArray) -> float:
 
 
 def pair_sigmas(one: IntArray, other: IntArray) -> Iterator[tuple[str, float]]:
-    """Yield how pairs of permutations, [pairs, items] each, depend on each other.
-
-    Yields:
-        The mean correlation, the number of equal ranks, and the number of repeated neighbours, each against that of
-        independent permutations.
-    """
+    """Yield three deviations of pairs of permutations, [pairs, items] each, from those of independent ones."""
     items = one.shape[1]
     a, b = (ranks - (items - 1) / 2 for ranks in (one, other))
     related = (a * b).sum(axis=1) * 12 / (items * (items * items - 1))
     yield "correlation", mean_sigmas(related, 0.0, items**-0.5 / 2)
     yield "equal places", mean_sigmas((one == other).sum(axis=1), 1.0, 0.5)
-    yield "repeated neighbours", mean_sigmas(repeated_neighbours(one, other), (items - 1) / items, 0.5)
+    yield "repeated neighbours", mean_sigmas(repetitions(one, other), (items - 1) / items, 0.5)
 
 
-def repeated_neighbours(one: IntArray, other: IntArray) -> IntArray:
-    """Count items with the same successor in both permutations, given as ranks.
-
-    Example:
-        >>> repeated_neighbours(np.array([[0, 1, 2, 3]]), np.array([[2, 3, 0, 1]])).tolist()
-        [2]
-    """
+def repetitions(one: IntArray, other: IntArray) -> IntArray:
+    """Count items with the same successor in both permutations, given as ranks."""
     sequence = np.argsort(one, axis=1)
     return np.asarray((np.diff(np.take_along_axis(other, sequence, axis=1), axis=1) == 1).sum(axis=1))
