@@ -97,7 +97,7 @@ IN_KERNEL: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]], str]]
     "a reservoir that prefers late rows": (
         ChangedReservoir,
         [("stream.h", "(uint64_t)seen + 1", "((uint64_t)seen + 1) * 3 / 4 + 1")],
-        "deviation of the rows kept to the end from uniform ones",
+        "deviation of the rows kept to the end from uniform",
     ),
     "the same window in every epoch": (
         ChangedWindow,
@@ -267,7 +267,7 @@ IN_PYTHON: dict[str, tuple[Any, str]] = {
     ),
     "half the blocks in the buffer": (Halved(), "stretch over which rows of a block are visited"),
     "half the window": (HalvedWindow(), "move of a row ahead"),
-    "half the reservoir": (HalvedReservoir(), "deviation of the rows kept to the end from uniform ones"),
+    "half the reservoir": (HalvedReservoir(), "deviation of the rows kept to the end from uniform"),
     "rows at equal distances": (Stepping(), "repeated neighbours of blocks|equally frequent orders"),
 }
 
@@ -293,5 +293,5 @@ def test_an_order_that_keeps_rows_must_declare_it():
 
 def test_a_measurement_names_its_law_limits_and_passes():
     law = next(law for law in measure_order(CorgiPile(), seed=40) if law.law.startswith("stretch"))
-    assert str(law).startswith("stretch over which rows of a block are visited must be at least 0.9 times that of the")
+    assert str(law).startswith("stretch over which rows of a block are visited must be at least 0.9 buffers, got 1.")
     assert "(seeds 40 to 55, epochs 0 to 15, Blocks(rows=600, cuts=None, even=10))" in str(law)

@@ -1,8 +1,7 @@
 """Statistical laws of random orders, measured over hundreds of passes from seeds and row numbers alone.
 
-Measurements in standard deviations ("sigmas") of a normal variable must stay below `MAX_SIGMAS`, which one comparison
-of a correct order exceeds with probability 4e-11. The other limits are at least ten standard deviations away from the
-measurements of corgipile's orders.
+Measurements in standard deviations ("sigmas") of a normal variable have the limit `MAX_SIGMAS`, which a correct order
+exceeds with probability 4e-11. Other limits are at least eight standard deviations from what correct orders measure.
 """
 
 from collections.abc import Iterator
@@ -188,8 +187,8 @@ def _rows_in_blocks(seen: Passes, *, ordered: bool) -> Iterator[Measured]:
     uniform = uniform_sigmas(ranks.reshape(-1, size))
     yield _sigmas("deviation of rows from uniform places in their block", uniform, str(seen))
     if len(seen.drained):
-        law = "deviation of rows from uniform places in the buffer that they fill"
-        yield _sigmas(law, uniform_sigmas(seen.drained), f"{len(seen.drained)} buffers, {seen}")
+        uniform = uniform_sigmas(seen.drained)
+        yield _sigmas("deviation of rows from uniform places in the buffer that they fill", uniform, str(seen))
     lags = {"blocks": 1, "buffers": min(buffer // size, seen.blocks.count // 2)}
     same = ((f"{name} of a block", one, other) for name, one, other in _pairs(ranks, {}))
     for name, one, other in (*_pairs(seen.by_rank(ranks), lags), *same):
@@ -202,9 +201,8 @@ def _dealing(seen: Passes, lags: dict[str, int]) -> Iterator[Measured]:
     """Measure how far a block's rows spread, and whether the times at which they are dealt are drawn afresh."""
     size, count, buffer = seen.blocks.even, seen.blocks.count, seen.last.shape[-1]
     times = seen.by_rank(np.sort(seen.by_block, axis=-1))
-    reach = (times[..., -1] - times[..., 0]).mean() / (buffer * (size - 1) / (size + 1))
-    law = "stretch over which rows of a block are visited"
-    yield Measured(law, float(reach), MIN_REACH, np.inf, "times that of the declared buffer", str(seen))
+    reach = float((times[..., -1] - times[..., 0]).mean() / (buffer * (size - 1) / (size + 1)))
+    yield Measured("stretch over which rows of a block are visited", reach, MIN_REACH, np.inf, "buffers", str(seen))
     if buffer == seen.blocks.rows:
         return
     jitter = (times - np.arange(count)[:, None] * size)[:, :, count // 4 : count - count // 4].astype(np.float64)
@@ -255,14 +253,12 @@ def _windows(order: Order, seen: Passes) -> Iterator[Measured]:
     moved = (seen.at - np.arange(rows)).astype(np.float64)
     if order.once:
         reach = -float(moved.min()) / buffer
-        yield Measured("move of a row ahead", reach, MIN_REACH, MAX_REACH, "times the buffer", str(seen))
+        yield Measured("move of a row ahead", reach, MIN_REACH, MAX_REACH, "buffers", str(seen))
         spread = float(np.sqrt(moved[:, :, : rows // 2].var(axis=(0, 1)).mean())) / buffer
-        law = "standard deviation of the moves of rows"
-        yield Measured(law, spread, MIN_SPREAD, MAX_SPREAD, "times the buffer", str(seen))
+        yield Measured("standard deviation of the moves of rows", spread, MIN_SPREAD, MAX_SPREAD, "buffers", str(seen))
     else:
         kept = np.bincount(seen.last.reshape(-1) * BINS // rows, minlength=BINS)
-        deviation = chi_sigmas(kept, kept.sum() / BINS)
-        yield _sigmas("deviation of the rows kept to the end from uniform ones", deviation, str(seen))
+        yield _sigmas("deviation of the rows kept to the end from uniform", chi_sigmas(kept, kept.mean()), str(seen))
     moved -= moved.mean(axis=(0, 1))
     moved /= np.maximum(np.linalg.norm(moved, axis=-1, keepdims=True), 1e-9)
     for name, one, other in _pairs(moved, {}):
