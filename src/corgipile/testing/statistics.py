@@ -21,7 +21,7 @@ def chi_sigmas(counts: npt.NDArray[Any], expected: Any) -> float:
 
     Example:
         >>> round(chi_sigmas(np.array([48, 52]), 50), 1), round(chi_sigmas(np.array([10, 90]), 50), 1)
-        (-0.4, 6.8)
+        (-0.5, 6.8)
     """
     return _normal(float(((counts - expected) ** 2 / expected).sum()), counts.size - 1)
 
