@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile import cli
 from corgipile.errors import BadArgument, BadLabel, BadModelFile, BadSchema, BadValue, BudgetTooSmall, MissingColumn
+from corgipile.linear.divergence import Baseline, GroupBaselines
 from corgipile.linear.groups import Groups
+from corgipile.linear.sgd import Figures
+from corgipile.losses import loss_of
 
 
 def made(rows=600, groups=("north", "south", None), seed=0, kind="logistic"):
@@ -261,3 +264,20 @@ def test_classes_of_groups_where_nothing_was_learnt_are_told():
         table.append_column("w", pa.array(np.full(900, 2.0))), weight="w", class_weight="balanced", **kept
     )
     assert isinstance(weighted, Groups)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "softmax", "huber:1", "quantile:0.9"])
+def test_the_constant_of_a_group_counts_weights(kind):
+    rng, rows = np.random.default_rng(6), 36
+    classes = np.arange({"logistic": 2, "softmax": 3}.get(kind, 0))
+    labels = rng.integers(0, len(classes), rows).astype(float) if len(classes) else 10 * rng.normal(size=rows)
+    numbers, weights = np.arange(rows) % 3, rng.choice([0.25, 1, 3.5], rows)
+    found = GroupBaselines(loss_of(kind, len(classes)), classes, 3)
+    found.add(labels, weights, numbers)
+    unweighted = GroupBaselines(loss_of(kind, len(classes)), classes, 3)
+    unweighted.add(labels, np.full(rows, 2.0), numbers)
+    for group in range(3):
+        alone = Baseline(kind, classes)
+        alone.add(labels[numbers == group], weights[numbers == group])
+        assert found.constant(group, Figures(12, 1.0, 0.0)) == pytest.approx(alone.constant())
+        assert unweighted.constant(group, Figures(12, 1.0, 0.0)) != pytest.approx(alone.constant())

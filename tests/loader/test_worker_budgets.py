@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from corgipile.loader import buffered_reader
 from corgipile.loader.budget import columns_of, fit
 from corgipile.loader.buffered_reader import BufferedReader
-from corgipile.orders import CorgiPile, GlobalBatches, Riffle, Shard
+from corgipile.orders import CorgiPile, GlobalBatches, Riffle, Shard, SlidingWindow
 from corgipile.tables import MemoryTable
 
 ROWS, MEMORY = 40_000, 120_000
@@ -37,3 +38,22 @@ def test_a_worker_holds_its_share_of_the_buffer(workers):
 def test_global_batches_do_not_depend_on_workers():
     order = GlobalBatches.of(Riffle(block=10), 100)
     assert held(order, MEMORY, 1) == held(order, MEMORY, 5)
+
+
+def over_budget(order, workers):
+    """Return by how much the buffers of all workers exceed the memory that they share."""
+    held = 0.0
+    for worker in range(workers):
+        with BufferedReader(TABLE, order=order, memory=MEMORY, shard=Shard(worker=worker, workers=workers)) as reader:
+            held += reader.slots * COLUMNS.row_bytes
+    return held / MEMORY
+
+
+@pytest.mark.parametrize(
+    "order", [CorgiPile(block=10), Riffle(block=10), SlidingWindow()], ids=lambda order: order.name
+)
+def test_a_budget_that_is_not_divided_breaks_the_law(order, monkeypatch):
+    assert over_budget(order, 3) <= 1
+    divided = buffered_reader.fit
+    monkeypatch.setattr(buffered_reader, "fit", lambda *args: divided(*args[:4], 1))
+    assert over_budget(order, 3) > 1

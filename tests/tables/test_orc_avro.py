@@ -105,11 +105,11 @@ def test_avro_of_every_codec(tmp_path, codec):
         assert "decoded whole" in table.advice
 
 
-@pytest.mark.parametrize(("codec", "arrow"), [("snappy", "snappy"), ("zstandard", "zstd")])
-def test_avro_of_codecs_that_arrow_has(tmp_path, codec, arrow):
-    write_avro(tmp_path / "a.avro", sync_interval=2000)
-    plain = open_table(tmp_path / "a.avro")
-    data = (tmp_path / "a.avro").read_bytes()
+def write_packed(path, codec, arrow, checksum=zlib.crc32):
+    """Write a file in a codec that fastavro needs further packages for."""
+    write_avro(path, sync_interval=2000)
+    plain = open_table(path)
+    data = path.read_bytes()
     first = int(plain._places[0])
     head = data[:first].replace(b"\x14avro.codec\x08null", b"\x14avro.codec" + bytes([2 * len(codec)]) + codec.encode())
     head = head[: head.index(plain._mark) + 16]
@@ -118,10 +118,21 @@ def test_avro_of_codecs_that_arrow_has(tmp_path, codec, arrow):
     for at, size, rows in zip(plain._places, plain._sizes, np.diff(plain._starts), strict=True):
         raw = data[at : at + size]
         packed = pa.Codec(arrow).compress(raw, asbytes=True)
-        packed += zlib.crc32(raw).to_bytes(4, "big") if codec == "snappy" else b""
+        packed += checksum(raw).to_bytes(4, "big") if codec == "snappy" else b""
         parts += [long(int(rows)), long(len(packed)), packed, plain._mark]
-    (tmp_path / "b.avro").write_bytes(b"".join(parts))
-    assert open_table(tmp_path / "b.avro").read(0, ROWS).to_pylist() == expected()
+    path.write_bytes(b"".join(parts))
+
+
+@pytest.mark.parametrize(("codec", "arrow"), [("snappy", "snappy"), ("zstandard", "zstd")])
+def test_avro_of_codecs_that_arrow_has(tmp_path, codec, arrow):
+    write_packed(tmp_path / "a.avro", codec, arrow)
+    assert open_table(tmp_path / "a.avro").read(0, ROWS).to_pylist() == expected()
+
+
+def test_snappy_blocks_with_a_wrong_checksum_are_refused(tmp_path):
+    write_packed(tmp_path / "a.avro", "snappy", "snappy", checksum=lambda raw: zlib.crc32(raw) ^ 1)
+    with pytest.raises(CorruptFile, match="wrong checksum"):
+        open_table(tmp_path / "a.avro").read(0, ROWS)
 
 
 def test_avro_that_is_no_table(tmp_path):

@@ -180,7 +180,7 @@ class GroupBaselines(Untrained):
         self._classes, self._class_weight = codes_of(classes), class_weight
         self._squared = loss.numbers and loss.of_mean and not loss.exponential  # R² gives the loss of the mean
         self._counts = np.zeros((groups, 0 if loss.numbers else len(classes)))
-        self._sample = np.zeros((groups, GROUP_LABELS if loss.numbers and not self._squared else 0))
+        self._sample = np.zeros((2, groups, GROUP_LABELS if loss.numbers and not self._squared else 0))  # with weights
         self._n_sampled = np.zeros(groups, np.int64)
 
     def add(self, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None, numbers: Any = None) -> None:
@@ -192,7 +192,8 @@ class GroupBaselines(Untrained):
         if not self.loss.numbers:
             self._count(labels, good, weights, numbers)
         elif not self._squared:
-            self._add_to_sample(labels[good], numbers[good])
+            rows = np.stack([labels, np.ones(len(labels)) if weights is None else weights])
+            self._add_to_sample(rows[:, good], numbers[good])
 
     def _count(self, labels: Floats, good: npt.NDArray[np.bool_], weights: Any, numbers: Numbers) -> None:
         groups, classes = self._counts.shape
@@ -205,16 +206,16 @@ class GroupBaselines(Untrained):
         else:
             np.add.at(self._counts.reshape(-1), places, 1.0 if counts is None else counts)
 
-    def _add_to_sample(self, labels: Floats, numbers: Numbers) -> None:
-        """Add the first few labels of each group, which come in random order."""
+    def _add_to_sample(self, rows: Floats, numbers: Numbers) -> None:
+        """Add the first few labels of each group, which come in random order, and their weights."""
         if not (open_samples := self._n_sampled[numbers] < GROUP_LABELS).any():
             return
-        labels, numbers = labels[open_samples], numbers[open_samples]
+        rows, numbers = rows[:, open_samples], numbers[open_samples]
         order = np.argsort(numbers, kind="stable")
         sampled_groups, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
         places = self._n_sampled[numbers[order]] + np.arange(len(order)) - np.repeat(starts, counts)
         fits = places < GROUP_LABELS
-        self._sample[numbers[order][fits], places[fits]] = labels[order][fits]
+        self._sample[:, numbers[order][fits], places[fits]] = rows[:, order][:, fits]
         self._n_sampled[sampled_groups] = np.minimum(self._n_sampled[sampled_groups] + counts, GROUP_LABELS)
 
     def constant(self, group: int, figures: Figures) -> float:
@@ -223,8 +224,8 @@ class GroupBaselines(Untrained):
         if self._squared:
             return figures.loss / (1 - figures.score) if figures.score < 1 else figures.loss
         if self.loss.numbers:
-            labels = self._sample[group, : self._n_sampled[group]]
-            return _kernel.sgd_constant(code, parameter, labels, np.ones(len(labels)))[1]
+            labels, weights = np.ascontiguousarray(self._sample[:, group, : self._n_sampled[group]])
+            return _kernel.sgd_constant(code, parameter, labels, weights)[1]
         counts = self._counts[group] if self._class_weight is None else self._counts[group] * self._class_weight
         return _kernel.sgd_constant_of_classes(code, parameter, counts / (counts.sum() or 1))[1]
 

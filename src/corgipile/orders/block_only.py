@@ -20,3 +20,8 @@ class BlockOnly(Planned):
 
     name: ClassVar[str] = "block_only"
     kind: ClassVar[str] = "block_only"
+
+    @property
+    def shuffles_rows(self) -> bool:
+        """Return False: the rows of a block are visited in storage order."""
+        return False

@@ -60,6 +60,11 @@ class FullShuffle(Sized):
         return self.unit
 
     @property
+    def shuffles_rows(self) -> bool:
+        """Return whether units are single rows; the rows of others are visited in storage order."""
+        return self.unit == "row"
+
+    @property
     def run_bytes(self) -> int:
         """Return the bytes of a run of pages."""
         return self.pages * PAGE_BYTES

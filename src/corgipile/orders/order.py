@@ -270,6 +270,11 @@ class Sized:
         return None
 
     @property
+    def shuffles_rows(self) -> bool:
+        """Return whether the rows of a block are visited in random order, else in storage order."""
+        return True
+
+    @property
     def block_rows(self) -> int:
         """Return the rows of a block after `fit`."""
         if not isinstance(self.block, int):

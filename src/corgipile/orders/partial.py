@@ -80,6 +80,7 @@ class Partial(Sized):
     """
 
     name: ClassVar[str] = "partial"
+    version: ClassVar[int] = 2  # version 1 left out the same rows in every epoch, and repeated first rows of units only
     within: Any = WITHIN
     fraction: float = 0.1
     unit: Size | None = None
@@ -101,6 +102,11 @@ class Partial(Sized):
     def cuts_into(self) -> Literal["row", "page", "block"]:
         """Return the inner order's unit."""
         return self.order.cuts_into
+
+    @property
+    def shuffles_rows(self) -> bool:
+        """Return whether the inner order shuffles the rows of a block."""
+        return bool(self.within.shuffles_rows)
 
     @property
     def sketch_column(self) -> str | None:
@@ -195,11 +201,15 @@ def _part(
     piece = int(Exchange(world, world, fraction, random.derive(seed, PURPOSE, REST)).owned(rank, epoch)[0])
     first, stop = (done + at * remaining // world for at in (piece, piece + 1))
     wanted = remaining // world if disjoint else -(-remaining // world)
-    ends = [[first, min(stop, first + wanted)]]
-    if stop - first < wanted:
-        twice = int(firsts[random.derive(seed, epoch, rank, PURPOSE) % each]) if each else first
-        ends.append([twice, twice + 1])  # every rank has equally many rows
-    joined = np.concatenate([np.stack([firsts, firsts + unit], axis=1), np.array(ends, np.int64)])
+    joined = np.concatenate([np.stack([firsts, firsts + unit], axis=1), [[first, stop]]])
+    if stop - first != wanted:  # every rank has equally many rows
+        odd = random.derive(seed, epoch, rank, PURPOSE) % max(1, each * unit + stop - first)
+        run = min(odd // unit, each)
+        row = joined[run, 0] + odd - run * unit
+        if stop - first > wanted:
+            joined = np.insert(joined, [2 * run + 1], [row, row + 1]).reshape(-1, 2)  # without this row
+        else:
+            joined = np.append(joined, [[row, row + 1]], axis=0)
     joined = joined[joined[:, 1] > joined[:, 0]]
     new = np.append(True, joined[1:, 0] != joined[:-1, 1])[: len(joined)]
     lengths = joined[:, 1] - joined[:, 0]

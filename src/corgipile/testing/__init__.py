@@ -10,14 +10,15 @@ Example:
 from corgipile.testing.laws import LawBroken
 from corgipile.testing.loaders import check_loader
 from corgipile.testing.orders import (
-    check_batches,
     check_order,
     check_pass,
     check_seeds,
     check_slots,
     check_start,
     check_world,
+    measure_order,
 )
+from corgipile.testing.shuffles import Measured
 from corgipile.testing.tables import check_cuts, check_damaged, check_layout, check_manners, check_rows, check_table
 from corgipile.testing.wrappers import Counting, Failing, Slow
 
@@ -25,8 +26,8 @@ __all__ = [
     "Counting",
     "Failing",
     "LawBroken",
+    "Measured",
     "Slow",
-    "check_batches",
     "check_cuts",
     "check_damaged",
     "check_layout",
@@ -40,4 +41,5 @@ __all__ = [
     "check_start",
     "check_table",
     "check_world",
+    "measure_order",
 ]
