@@ -5,8 +5,7 @@
  *
  * `a` has one dual variable per row of the table and output (the state's `stride` per row), 0 before the first visit;
  * number[i] is the row number of visit[i]. A model depends on the rows and their order alone, as in sgd/sgd.h. */
-#ifndef CP_DUAL_H
-#define CP_DUAL_H
+#pragma once
 
 #include "dual/state.h"
 
@@ -186,5 +185,3 @@ static inline void cp_dual_again(cp_dual *s, const cp_rows *r, const int64_t *nu
 #endif
     (s->bytes == 4 ? cp_dual_again_f32_base : cp_dual_again_f64_base)(s, r, number, a, places, passes, still, key);
 }
-
-#endif

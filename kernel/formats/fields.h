@@ -1,8 +1,7 @@
 /* Parses columns of numbers in delimited text with known rows (lines.h), by the rules of Arrow's reader: a field may be
  * quoted (RFC 4180), blanks around a number are ignored, and some words are null. It marks a column as `unsure` at the
  * first field that may not be a number of its type; the caller then decides. */
-#ifndef CP_FIELDS_H
-#define CP_FIELDS_H
+#pragma once
 
 #include "formats/number.h"
 #include "io/gather.h"
@@ -231,5 +230,3 @@ static inline int cp_fields_read(cp_fields *s, const char *text, int64_t length)
     }
     return row == s->rows;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Expands sparse rows to dense ones. */
-#ifndef CP_EXPAND_H
-#define CP_EXPAND_H
+#pragma once
 
 #include "io/gather.h"
 
@@ -90,5 +89,3 @@ static inline int64_t cp_expand(char *out, int64_t width, int wide, const cp_spa
     }
     return -1;
 }
-
-#endif

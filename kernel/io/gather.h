@@ -1,6 +1,5 @@
 /* Moves rows between slots and batches: gather, scatter with a change of number type, and rows of varying length. */
-#ifndef CP_GATHER_H
-#define CP_GATHER_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -261,5 +260,3 @@ static inline void cp_scatter_sweep(const cp_target *t, const char *rows, const 
     }
     cp_fence();
 }
-
-#endif

@@ -7,8 +7,7 @@
  * A staged run is for slots that lie elsewhere: each step is cut into pieces of at most `room` rows and visits, and
  * piece i is read into rows i % places * room and following of the reader's buffer. A piece keeps the slots of its
  * rows for the consumer, who moves them there. Another thread builds the next step meanwhile. */
-#ifndef CP_PREFETCH_H
-#define CP_PREFETCH_H
+#pragma once
 
 #include "plan/plan.h"
 #include "io/planner.h"
@@ -361,5 +360,3 @@ static inline void cp_run_free(cp_run *run)
     pthread_cond_destroy(&run->left);
     pthread_mutex_destroy(&run->lock);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The measure is the share of a feature's variance that lies between spots of a few rows, beyond what the label
  * explains: a one-way analysis of variance of the residuals after regressing the feature on the label, an intraclass
  * correlation (Shrout and Fleiss 1979). */
-#ifndef CP_ALIKE_H
-#define CP_ALIKE_H
+#pragma once
 
 #include "check.h"
 #include <math.h>
@@ -97,5 +96,3 @@ static inline int cp_wants_content(double alike, int64_t blocks, int64_t dealt, 
     double rows = (double)(batch > CP_ALIKE_BATCH ? batch : CP_ALIKE_BATCH) / (double)(dealt > 1 ? dealt : 1);
     return blocks > dealt && rows > 1 && 1 + alike * (rows - 1) > CP_ALIKE_DEFF;
 }
-
-#endif

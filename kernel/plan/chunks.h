@@ -1,6 +1,5 @@
 /* Allocation of Riffle's buffered rows in chunks of slots, which are freed when their last row is visited. */
-#ifndef CP_CHUNKS_H
-#define CP_CHUNKS_H
+#pragma once
 
 #include "plan/clock.h"
 
@@ -138,5 +137,3 @@ static inline void cp_share_release(cp_plan *plan, const cp_share *share)
     }
     plan->free_tail = tail;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * are buffered at that point.
  *
  * Fill-and-drain (no shuffle, block only, CorgiPile): a step loads `buffer` blocks and visits all their rows. */
-#ifndef CP_PLAN_H
-#define CP_PLAN_H
+#pragma once
 
 #include "check.h"
 #include "plan/riffle.h"
@@ -134,5 +133,3 @@ static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, i
     plan->step++;
     return 1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Loss of the best constant predictor and of zero weights, the baselines that show whether a model learnt anything. */
-#ifndef CP_SGD_BASELINE_H
-#define CP_SGD_BASELINE_H
+#pragma once
 
 #include "sgd/sgd.h"
 
@@ -143,5 +142,3 @@ static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice ch
 
 /* Return the mean of log(1 + distance) of labels. */
 static inline double cp_untrained_distance(const cp_untrained *of) { return of->weight > 0 ? of->far / of->weight : 0; }
-
-#endif

@@ -1,7 +1,6 @@
 /* Mean and spread of features, for standardisation, and conversion of weights between standardised and raw rows.
  * Nothing here depends on how rows are split into calls. */
-#ifndef CP_MOMENTS_H
-#define CP_MOMENTS_H
+#pragma once
 
 #include <float.h>
 
@@ -189,5 +188,3 @@ static inline void cp_fold(const double *center, const double *scale, int64_t wi
     }
     *intercept = cp_as_stored(back ? *intercept + cp_sum_value(moved) : *intercept - cp_sum_value(moved), bytes);
 }
-
-#endif

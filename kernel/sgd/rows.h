@@ -1,6 +1,5 @@
 /* Turns slot numbers into addresses and stored labels into numbers, one chunk of rows at a time. */
-#ifndef CP_SGD_ROWS_H
-#define CP_SGD_ROWS_H
+#pragma once
 
 #include "io/gather.h"
 #include "sgd/state.h"
@@ -257,5 +256,3 @@ static inline __attribute__((always_inline)) void cp_prefetch_rows(const cp_chun
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Checks from a sample of rows whether the features of a table need scaling. */
-#ifndef CP_SCALE_SAMPLE_H
-#define CP_SCALE_SAMPLE_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -122,5 +121,3 @@ static inline cp_scale_result cp_scale_sample_end(const cp_scale_sample *k, int6
         result.scales = CP_ROWS_OFF_CENTRE;
     return result;
 }
-
-#endif

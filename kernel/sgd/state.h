@@ -3,8 +3,7 @@
  * Weights are stored as w = scale * v, so that L2 decay costs one multiplication per row instead of one per element,
  * and is exact in float too. The update of the last row is held back: its row, coefficient and g stay here until the
  * next row (see sgd/dense.h). So results do not depend on how rows are split into calls. */
-#ifndef CP_SGD_STATE_H
-#define CP_SGD_STATE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -186,5 +185,3 @@ static inline int64_t cp_sgd_classes(const cp_sgd_shape *shape)
     }
     return 0;
 }
-
-#endif

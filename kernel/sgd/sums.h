@@ -1,6 +1,5 @@
 /* Exact sums of doubles: the same for any order of the numbers and any split into parts. */
-#ifndef CP_SUMS_H
-#define CP_SUMS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ static inline double cp_sum_value(cp_sum s)
         value = ldexp((double)(head | (uint64_t)((next | remainder) != 0)), 32 * (top - 1) - 1074 - free);
     return negative ? -value : value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Jobs: trainings in background workers. */
-#ifndef CORGIPILE_JOBS_H
-#define CORGIPILE_JOBS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -59,5 +58,3 @@ extern bool corgi_is_over(const CorgiJob *job);
 extern void corgi_mark_lost(void);
 extern List *corgi_list_workers(bool here, Oid login);
 extern void corgi_end_workers(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers in their stored form. */
-#ifndef CORGIPILE_NUMBERS_H
-#define CORGIPILE_NUMBERS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -63,5 +62,3 @@ static inline void corgi_copy_numbers(char *to, int bytes, const char *from, enu
     else
         cp_cast(to, bytes == sizeof(double), from, type, count);
 }
-
-#endif

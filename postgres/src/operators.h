@@ -1,7 +1,6 @@
 /* Shared declarations of the three operators: SGD requests steps from TupleShuffle, which requests rows from
  * BlockShuffle. */
-#ifndef CORGIPILE_OPERATORS_H
-#define CORGIPILE_OPERATORS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -42,5 +41,3 @@ extern void corgi_explain_learning(const CorgiRun *run, ExplainState *es);
 extern void corgi_show_name(CustomScan *scan);
 extern void corgi_install_planner(void);
 extern TupleTableSlot *corgi_never_executed(CustomScanState *node);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arguments of corgipile.train, parsed, and the losses. */
-#ifndef CORGIPILE_OPTIONS_H
-#define CORGIPILE_OPTIONS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -99,5 +98,3 @@ static inline int64 corgi_outputs(const cp_loss_choice *of, int64 classes)
 {
     return cp_loss_per_class(of->loss) ? classes : 1;
 }
-
-#endif

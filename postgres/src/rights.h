@@ -1,6 +1,5 @@
 /* Rights on models, and the tables that hold them. */
-#ifndef CORGIPILE_RIGHTS_H
-#define CORGIPILE_RIGHTS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -61,5 +60,3 @@ extern CorgiHolders corgi_holders_at(HeapTuple row, TupleDesc columns, int from)
 extern void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const char *name);
 extern int32 corgi_name_number(const char *name);
 extern void corgi_lock_name(const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* A table and its columns, and rows of numbers in the slots of a buffer. */
-#ifndef CORGIPILE_SOURCE_H
-#define CORGIPILE_SOURCE_H
+#pragma once
 
 #include "postgres.h"
 
@@ -132,5 +131,3 @@ static inline CorgiHashing *corgi_hashing(const CorgiSource *s) { return s->enco
 extern const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_trim_hashing(CorgiHashing *h);
 extern const cp_hashed *corgi_hash_call(const CorgiEncoding *e, const Oid *types, const NullableDatum *row);
-
-#endif

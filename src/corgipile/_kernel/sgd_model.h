@@ -1,6 +1,5 @@
 /* A linear model as the bindings of kernel/sgd hold it. */
-#ifndef CP_SGD_MODEL_H
-#define CP_SGD_MODEL_H
+#pragma once
 
 #include "bind.h"
 #include "sgd/sgd.h"
@@ -20,5 +19,3 @@ static inline model_object *model_of(PyObject *capsule)
         return PyErr_SetString(PyExc_RuntimeError, "another thread is using this model"), NULL;
     return m;
 }
-
-#endif

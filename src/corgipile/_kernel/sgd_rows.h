@@ -1,6 +1,5 @@
 /* Rows that Python passes to the SGD kernel: the buffers that a call holds. */
-#ifndef CP_BIND_SGD_ROWS_H
-#define CP_BIND_SGD_ROWS_H
+#pragma once
 
 #include "bind.h"
 #include "sgd/sgd.h"
@@ -102,5 +101,3 @@ static inline int rows_sparse(rows_object *r, const cp_sgd *s, PyObject *indices
     r->rows.slots = r->view[i].len / 8;
     return 0;
 }
-
-#endif
