@@ -86,13 +86,9 @@ CP_DUAL_INLINE int cp_dual_read_row(const cp_dual *s, const cp_rows *r, int64_t 
 #define CP_REAL float
 #define CP(name) CP_DUAL_PASTE(name, f32, base)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 #define CP_REAL double
 #define CP(name) CP_DUAL_PASTE(name, f64, base)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 
 #if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
 #define CP_DUAL_CLONES 1
@@ -105,13 +101,9 @@ CP_DUAL_INLINE int cp_dual_read_row(const cp_dual *s, const cp_rows *r, int64_t 
 #define CP_REAL float
 #define CP(name) CP_DUAL_PASTE(name, f32, avx2)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 #define CP_REAL double
 #define CP(name) CP_DUAL_PASTE(name, f64, avx2)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 #if defined __clang__
 #pragma clang attribute pop
 #else

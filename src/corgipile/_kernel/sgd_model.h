@@ -19,3 +19,10 @@ static inline model_object *model_of(PyObject *capsule)
         return PyErr_SetString(PyExc_RuntimeError, "another thread is using this model"), NULL;
     return m;
 }
+
+static inline int model_take(PyObject *capsule, void *model)
+{
+    model_object *m = model_of(capsule);
+    memcpy(model, &m, sizeof m);
+    return m != NULL;
+}
