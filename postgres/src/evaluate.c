@@ -25,12 +25,11 @@ typedef struct {
 static void add_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
     Sums *s = (Sums *) w;
-    double error;
     if (s->ranks != NULL)
         corgi_rank_row(s->ranks, label, weight, scores);
     if (!corgi_predicts_numbers(&s->model->of))
         return;
-    error = corgi_predicted_number(s->model, scores) - label;
+    double error = corgi_predicted_number(s->model, scores) - label;
     s->squares += weight * (error * error);
     s->absolutes += weight * fabs(error);
 }
@@ -57,8 +56,6 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
 {
     TupleDesc columns;
     Sums sums = {.watch = {.row = add_row}};
-    CorgiModel *m;
-    cp_figures f;
     Datum values[COLUMNS];
     bool nulls[COLUMNS] = {false};
     char *name;
@@ -66,12 +63,13 @@ Datum corgipile_evaluate(PG_FUNCTION_ARGS)
         elog(ERROR, "corgipile.evaluate returns a row");
     if (columns->natts != COLUMNS)
         corgi_refuse_version();
-    m = corgi_model_to_evaluate(fcinfo, &name);
+    CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();
     sums.model = m;
     sums.ranks = m->classes == 2 && m->labels == NULL ? corgi_make_ranks(m, 1, !PG_ARGISNULL(PG_NARGS() - 1)) : NULL;
-    f = corgi_evaluate_rows(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
+    cp_figures f =
+        corgi_evaluate_rows(fcinfo, m, name, sums.ranks != NULL || corgi_predicts_numbers(&m->of) ? &sums.watch : NULL);
     fill_metrics(m, &f, &sums, values, nulls);
     PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));
 }
@@ -81,20 +79,18 @@ Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
 {
     TupleDesc columns;
     CorgiWatch watch = {0};
-    CorgiModel *m;
-    cp_figures f;
     char *name;
     double figures[9] = {0};
     Datum values[10];
     bool nulls[10] = {false};
     if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE || columns->natts != lengthof(values))
         elog(ERROR, "corgipile.evaluate_labels returns a row of %d columns", (int) lengthof(values));
-    m = corgi_model_to_evaluate(fcinfo, &name);
+    CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         PG_RETURN_NULL();
     if (m->labels == NULL)
         REFUSE("model \"%s\" has one label a row; use corgipile.evaluate", name);
-    f = corgi_evaluate_rows(fcinfo, m, name, &watch);
+    cp_figures f = corgi_evaluate_rows(fcinfo, m, name, &watch);
     figures[0] = f.loss;
     figures[1] = f.score;
     corgi_truth_metrics(watch.truth, f.weight, &figures[2], figures + 3, figures + 6);

@@ -51,7 +51,6 @@ extern ArrayType *corgi_take_settings(void);
 extern void corgi_apply_settings(const ArrayType *settings);
 
 /* records.c */
-extern void corgi_change_records(const char *query, int count, Oid *types, Datum *values, const char *nulls);
 extern const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began);
 extern bool corgi_read_job(int64 id, CorgiJob *job);
 extern bool corgi_is_over(const CorgiJob *job);

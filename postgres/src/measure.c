@@ -58,10 +58,9 @@ static void report_rows(const Pass *p)
     CorgiModelStack *stack = p->run.stack;
     int64 outputs = stack ? corgi_stack_outputs(stack) : corgi_learner_outputs(w->scorer),
           most = Max(PART_SCORES / outputs, 1);
-    double *scores;
     if (p->buffered == 0)
         return;
-    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
+    double *scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
     for (int64 from = 0; from < p->buffered; from += most) {
         int64 count = Min(most, p->buffered - from);
         if (stack != NULL)
@@ -158,10 +157,9 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *evaluator, bool held
 {
     MemoryContext outside = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
-    Pass *p;
     int64 skipped;
     MemoryContextSwitchTo(context);
-    p = make_pass(run, evaluator, held);
+    Pass *p = make_pass(run, evaluator, held);
     if (evaluator != NULL)
         corgi_learner_begin(evaluator, 0);
     else if (run->stack != NULL)
@@ -264,8 +262,6 @@ void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
 cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
 {
     CorgiRun run = {.options = evaluation_options(fcinfo, m, name), .watch = watch};
-    CorgiLearner *evaluator;
-    cp_figures figures;
     if (run.options.query != NULL)
         corgi_open_query(&run);
     corgi_open_source(&run.source, &run.options);
@@ -279,8 +275,8 @@ cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const cha
         watch->scorer = corgi_model_learner(m, run.source.sparse);
     if (watch != NULL)
         watch->truth = run.truth;
-    evaluator = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
-    figures = corgi_measure(&run, evaluator, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
+    CorgiLearner *evaluator = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
+    cp_figures figures = corgi_measure(&run, evaluator, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
     corgi_check_weight(&figures, "the evaluated rows");
     corgi_close_source(&run.source);
     corgi_close_query(&run);

@@ -38,6 +38,6 @@ extern void corgi_explain_learning(const CorgiRun *run, ExplainState *es);
 
 /* planner.c */
 #define CORGI_PREFIX "corgipile." /* prefix of our operators' registered names */
-extern void corgi_show_name(CustomScan *scan);
+extern Node *corgi_create_state(CustomScan *scan, Size bytes, const CustomExecMethods *methods);
 extern void corgi_install_planner(void);
 extern TupleTableSlot *corgi_never_executed(CustomScanState *node);

@@ -79,6 +79,7 @@ extern void corgi_take_step(CorgiOptions *o, const char *how, double rate);
 
 /* encode_options.c */
 extern char *corgi_argument_text(Datum value, Oid type);
+extern int corgi_elements(Datum array, Datum **values, bool **nulls);
 extern List *corgi_read_encode(Datum value, Oid type);
 extern List *corgi_read_names(Datum value, Oid type, const char *what);
 extern CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill);

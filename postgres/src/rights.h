@@ -39,6 +39,11 @@ extern int corgi_enter_path(void);
 extern void corgi_leave_path(int level);
 extern CorgiCaller corgi_become_owner(void);
 extern void corgi_become_caller(CorgiCaller caller);
+extern CorgiCaller corgi_open_tables(void);
+extern void corgi_close_tables(CorgiCaller caller);
+extern void corgi_execute(const char *query, int count, Oid *types, Datum *values, const char *nulls, bool reads);
+extern uint64 corgi_execute_for(const char *query, const char *name, bool reads);
+extern char *corgi_text_at(int column, MemoryContext context);
 
 /* roles.c */
 extern Oid corgi_resolve(int64 role);

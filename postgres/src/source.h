@@ -114,6 +114,8 @@ extern void corgi_fill(double value, int64 width, int bytes, char *to);
 extern bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes, char *to);
 
 /* hashing.c */
+extern bool corgi_has_name(const List *names, const char *name);
+extern bool corgi_same_names(const List *a, const List *b);
 extern void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *others);
 extern bool corgi_is_plain_feature(const CorgiOptions *o, const char *column);
