@@ -124,8 +124,8 @@ static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms,
     return 0;
 }
 
-/* hash_rows(columns, terms, ends, *, bits, ngrams, missing, beside) -> (indices, values), the bytes of int32 and
- * float32; `ends` gets the number of entries up to each row. */
+/* hash_rows(columns, terms, ends, *, ...) -> (indices, values), the bytes of int32 and float32; `ends` gets the number
+ * of entries up to each row. */
 static PyObject *hash_rows(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "bits", "ngrams", "missing", "beside", NULL};
