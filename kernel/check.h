@@ -1,7 +1,6 @@
 /* Internal assertions. They are compiled with -DCP_CHECKS, or in a server extension with -DUSE_ASSERT_CHECKING; a
  * failed one aborts the process. */
-#ifndef CP_CHECK_H
-#define CP_CHECK_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,5 +18,3 @@ enum { CP_CHECKED = 0 };
             abort();                                                                                                   \
         }                                                                                                              \
     } while (0)
-
-#endif

@@ -5,8 +5,7 @@
  *
  * `a` has one dual variable per row of the table and output (the state's `stride` per row), 0 before the first visit;
  * number[i] is the row number of visit[i]. A model depends on the rows and their order alone, as in sgd/sgd.h. */
-#ifndef CP_DUAL_H
-#define CP_DUAL_H
+#pragma once
 
 #include "dual/state.h"
 
@@ -87,13 +86,9 @@ CP_DUAL_INLINE int cp_dual_read_row(const cp_dual *s, const cp_rows *r, int64_t 
 #define CP_REAL float
 #define CP(name) CP_DUAL_PASTE(name, f32, base)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 #define CP_REAL double
 #define CP(name) CP_DUAL_PASTE(name, f64, base)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 
 #if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
 #define CP_DUAL_CLONES 1
@@ -106,13 +101,9 @@ CP_DUAL_INLINE int cp_dual_read_row(const cp_dual *s, const cp_rows *r, int64_t 
 #define CP_REAL float
 #define CP(name) CP_DUAL_PASTE(name, f32, avx2)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 #define CP_REAL double
 #define CP(name) CP_DUAL_PASTE(name, f64, avx2)
 #include "dual/visit.h"
-#undef CP_REAL
-#undef CP
 #if defined __clang__
 #pragma clang attribute pop
 #else
@@ -186,5 +177,3 @@ static inline void cp_dual_again(cp_dual *s, const cp_rows *r, const int64_t *nu
 #endif
     (s->bytes == 4 ? cp_dual_again_f32_base : cp_dual_again_f64_base)(s, r, number, a, places, passes, still, key);
 }
-
-#endif

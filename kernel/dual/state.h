@@ -21,8 +21,7 @@
  * The intercept is the weight of a feature that is 1 in every row; unlike in sgd/ it is part of |w|^2. Weights and dual
  * variables are doubles whatever the features are. HINGES is one HINGE for each class against the rest, LOGISTICS
  * likewise. */
-#ifndef CP_DUAL_STATE_H
-#define CP_DUAL_STATE_H
+#pragma once
 
 #include "plan/permute.h"
 #include "sgd/rows.h"
@@ -172,5 +171,3 @@ static inline double cp_dual_norm(const cp_dual *s)
         sum += bias[k] * bias[k];
     return sum;
 }
-
-#endif

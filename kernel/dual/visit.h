@@ -1,6 +1,6 @@
 /* Template: one visit of a row. Sums use the same lanes in the same order on every CPU.
  *
- * Expects CP_REAL, the type of features, and CP(name). */
+ * Expects CP_REAL, the type of features, and CP(name), and undefines them. */
 
 typedef double CP(lanes) __attribute__((vector_size(32)));
 typedef CP_REAL CP(reals) __attribute__((vector_size(4 * sizeof(CP_REAL))));
@@ -168,3 +168,6 @@ static __attribute__((noinline)) void CP(again)(cp_dual *s, const cp_rows *r, co
         }
     }
 }
+
+#undef CP_REAL
+#undef CP

@@ -1,7 +1,6 @@
 /* CRC-32C (Castagnoli), and its masked form in TFRecord files: by the CPU's instruction if it has one, else by eight
  * tables (slicing-by-8, Kounavis and Berry 2008). -DCP_NO_CLONES uses the tables only. */
-#ifndef CP_CRC32C_H
-#define CP_CRC32C_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -136,5 +135,3 @@ static inline uint32_t cp_crc_masked(const void *data, int64_t n)
     uint32_t crc = cp_crc32c(data, n);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
-
-#endif

@@ -4,8 +4,7 @@
  *   Feature { oneof { BytesList = 1, FloatList = 2, Int64List = 3 } }   each list { repeated value = 1 }
  *
  * Numbers may be packed or not, unknown fields are skipped, and the last entry of a name counts. */
-#ifndef CP_EXAMPLE_H
-#define CP_EXAMPLE_H
+#pragma once
 
 #include "formats/crc32c.h"
 #include <stdlib.h>
@@ -300,5 +299,3 @@ static inline int cp_examples_fill(cp_values *v, const uint8_t *data, const int6
     }
     return 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Parses columns of numbers in delimited text with known rows (lines.h), by the rules of Arrow's reader: a field may be
  * quoted (RFC 4180), blanks around a number are ignored, and some words are null. It marks a column as `unsure` at the
  * first field that may not be a number of its type; the caller then decides. */
-#ifndef CP_FIELDS_H
-#define CP_FIELDS_H
+#pragma once
 
 #include "formats/number.h"
 #include "io/gather.h"
@@ -119,23 +118,9 @@ static inline const char *cp_field_integer(const char *p, const char *end, enum 
 /* Parse a value of a field's type; returns its end, or NULL if there is certainly none. */
 static inline const char *cp_field_value(const cp_field *f, const char *p, const char *end, void *value)
 {
-    switch (f->to.from) {
-    case CP_F32:
-    case CP_F64:
+    if (f->to.from == CP_F32 || f->to.from == CP_F64)
         return cp_field_float(p, end, f->to.from, value);
-    case CP_I8:
-    case CP_U8:
-    case CP_I16:
-    case CP_U16:
-    case CP_I32:
-    case CP_U32:
-    case CP_I64:
-    case CP_U64:
-        return cp_field_integer(p, end, f->to.from, value);
-    case CP_FIELD_BOOL:
-        break;
-    }
-    return NULL;
+    return f->to.from == CP_FIELD_BOOL ? NULL : cp_field_integer(p, end, f->to.from, value);
 }
 
 /* Parse a field that is not a plain number: null, quoted, between blanks, true or false. Returns whether it is
@@ -231,5 +216,3 @@ static inline int cp_fields_read(cp_fields *s, const char *text, int64_t length)
     }
     return row == s->rows;
 }
-
-#endif

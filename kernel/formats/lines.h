@@ -1,7 +1,6 @@
 /* Finds the rows of text: lines of delimited text, whose quoted fields may contain line ends (RFC 4180), and lines of
  * JSON. Reads nothing beyond the bytes given. */
-#ifndef CP_LINES_H
-#define CP_LINES_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -142,5 +141,3 @@ static inline void cp_lines_scan(cp_lines *s, const char *text, int64_t length, 
 done:
     s->consumed = start;
 }
-
-#endif

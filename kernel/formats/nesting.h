@@ -1,6 +1,5 @@
 /* Measures the nesting depth of JSON, so that recursive parsers never get text that exhausts their stack. */
-#ifndef CP_NESTING_H
-#define CP_NESTING_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -35,5 +34,3 @@ static inline int64_t cp_nesting(const char *text, int64_t length)
     }
     return most;
 }
-
-#endif

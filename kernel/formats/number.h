@@ -1,8 +1,7 @@
 /* Parses decimal numbers as the nearest float or double, ties to even, in any locale. It uses Clinger's exact case
  * (1990), else a product with a 128-bit power of five (Eisel and Lemire, Software: Practice and Experience 2021), else,
  * for more than 19 digits that this does not decide, big integers. Reads nothing beyond the bytes given. */
-#ifndef CP_NUMBER_H
-#define CP_NUMBER_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -364,5 +363,3 @@ static inline float cp_decimal_float(const cp_decimal *d)
     memcpy(&value, &bits, 4);
     return value;
 }
-
-#endif

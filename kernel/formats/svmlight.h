@@ -1,7 +1,6 @@
 /* Parses SVMlight / LIBSVM text: `label [qid:N] index:value index:value ... [# comment]`. Reads nothing beyond the
  * bytes given, which need no terminator, and does not depend on the locale. */
-#ifndef CP_SVMLIGHT_H
-#define CP_SVMLIGHT_H
+#pragma once
 
 #include "formats/number.h"
 
@@ -237,5 +236,3 @@ static inline void cp_svm_parse(cp_svm *s, const char *text, int64_t length, int
     }
     s->consumed = p - text;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Parses TFRecord files. A record is: length (u64), masked CRC-32C of the length, data, masked CRC-32C of the data; all
  * little-endian, records contiguous. */
-#ifndef CP_TFRECORD_H
-#define CP_TFRECORD_H
+#pragma once
 
 #include "formats/crc32c.h"
 
@@ -112,5 +111,3 @@ static inline int64_t cp_tfr_pack(const uint8_t *bytes, const int64_t *starts, c
     }
     return -1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Advises the system on bytes of mapped files: many ranges per call, and no thread waits unless it asks to. */
-#ifndef CP_ADVISE_H
-#define CP_ADVISE_H
+#pragma once
 
 #include <errno.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ static inline int cp_advise(const uint64_t *address, const uint64_t *length, int
     }
     return failed;
 }
-
-#endif

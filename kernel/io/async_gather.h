@@ -1,6 +1,5 @@
 /* Gathers rows in a background thread, one request after another. */
-#ifndef CP_ASYNC_GATHER_H
-#define CP_ASYNC_GATHER_H
+#pragma once
 
 #include "io/gather.h"
 #include "io/pool.h"
@@ -117,5 +116,3 @@ static inline void cp_async_gather_free(cp_async_gather *gather)
     pthread_cond_destroy(&gather->done);
     pthread_mutex_destroy(&gather->lock);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Memory of rows of varying length. Rows that were read together share a bundle, which is freed with the last of them;
  * a slot's owner is the bundle of its row. */
-#ifndef CP_BUNDLES_H
-#define CP_BUNDLES_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -90,5 +89,3 @@ static inline int64_t cp_bundles_release(cp_bundles *b, int32_t *owner, const in
     }
     return left;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Expands sparse rows to dense ones. */
-#ifndef CP_EXPAND_H
-#define CP_EXPAND_H
+#pragma once
 
 #include "io/gather.h"
 
@@ -21,20 +20,13 @@ typedef struct {
             memcpy(&value, from + i * (int64_t)sizeof(FROM), sizeof(FROM));                                            \
             to[i] = (uint64_t)(int64_t)value;                                                                          \
         }                                                                                                              \
-        break
+        break;
 
 /* Widen indices; negative ones become too large. */
 static inline void cp_places(uint64_t *to, const char *from, enum cp_type type, int64_t count)
 {
     switch (type) {
-        CP_PLACES_CASE(CP_I8, int8_t);
-        CP_PLACES_CASE(CP_U8, uint8_t);
-        CP_PLACES_CASE(CP_I16, int16_t);
-        CP_PLACES_CASE(CP_U16, uint16_t);
-        CP_PLACES_CASE(CP_I32, int32_t);
-        CP_PLACES_CASE(CP_U32, uint32_t);
-        CP_PLACES_CASE(CP_I64, int64_t);
-        CP_PLACES_CASE(CP_U64, uint64_t);
+    CP_INTEGER_TYPES(CP_PLACES_CASE)
     case CP_F32:
     case CP_F64:
     case CP_TYPES:
@@ -90,5 +82,3 @@ static inline int64_t cp_expand(char *out, int64_t width, int wide, const cp_spa
     }
     return -1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Moves rows between slots and batches: gather, scatter with a change of number type, and rows of varying length. */
-#ifndef CP_GATHER_H
-#define CP_GATHER_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -94,6 +93,12 @@ static inline void cp_gather_ragged(char *out, const uint64_t *address, const in
 enum cp_type { CP_I8, CP_U8, CP_I16, CP_U16, CP_I32, CP_U32, CP_I64, CP_U64, CP_F32, CP_F64, CP_TYPES };
 static const uint8_t cp_type_bytes[CP_TYPES] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
 
+/* Applies a macro to the code and the C type of each integer, or of each number. */
+#define CP_INTEGER_TYPES(X)                                                                                            \
+    X(CP_I8, int8_t) X(CP_U8, uint8_t) X(CP_I16, int16_t) X(CP_U16, uint16_t)                                          \
+    X(CP_I32, int32_t) X(CP_U32, uint32_t) X(CP_I64, int64_t) X(CP_U64, uint64_t)
+#define CP_NUMBER_TYPES(X) CP_INTEGER_TYPES(X) X(CP_F32, float) X(CP_F64, double)
+
 #define CP_CAST_TO(TO, FROM)                                                                                           \
     for (int64_t i = 0; i < items; i++) {                                                                              \
         FROM value;                                                                                                    \
@@ -107,24 +112,14 @@ static const uint8_t cp_type_bytes[CP_TYPES] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
         if (wide) {                                                                                                    \
             CP_CAST_TO(double, FROM);                                                                                  \
         }                                                                                                              \
-        CP_CAST_TO(float, FROM)
+        CP_CAST_TO(float, FROM);
 
 /* Convert `items` numbers of any type to float, or to double if `wide`. */
 static inline void cp_cast(char *to, int wide, const char *from, enum cp_type type, int64_t items)
 {
     switch (type) {
-        CP_CAST_CASE(CP_I8, int8_t);
-        CP_CAST_CASE(CP_U8, uint8_t);
-        CP_CAST_CASE(CP_I16, int16_t);
-        CP_CAST_CASE(CP_U16, uint16_t);
-        CP_CAST_CASE(CP_I32, int32_t);
-        CP_CAST_CASE(CP_U32, uint32_t);
-        CP_CAST_CASE(CP_I64, int64_t);
-        CP_CAST_CASE(CP_U64, uint64_t);
-        CP_CAST_CASE(CP_F32, float);
-        CP_CAST_CASE(CP_F64, double);
-    case CP_TYPES:
-        break;
+    CP_NUMBER_TYPES(CP_CAST_CASE)
+    case CP_TYPES: break;
     }
 }
 
@@ -162,7 +157,7 @@ static inline void cp_put_row(const cp_target *t, char *to, const char *row)
         if (wide) {                                                                                                    \
             CP_EACH_SCALAR(double, FROM);                                                                              \
         }                                                                                                              \
-        CP_EACH_SCALAR(float, FROM)
+        CP_EACH_SCALAR(float, FROM);
 
 static inline int cp_scatter_same_scalars(const cp_target *t, const char *rows, const int32_t *into,
                                           const int32_t *sweep, int64_t count)
@@ -187,18 +182,8 @@ static inline int cp_scatter_scalars(const cp_target *t, const char *rows, const
     if (t->from == t->to)
         return cp_scatter_same_scalars(t, rows, into, sweep, count);
     switch (t->from) {
-        CP_SCALAR_CASE(CP_I8, int8_t);
-        CP_SCALAR_CASE(CP_U8, uint8_t);
-        CP_SCALAR_CASE(CP_I16, int16_t);
-        CP_SCALAR_CASE(CP_U16, uint16_t);
-        CP_SCALAR_CASE(CP_I32, int32_t);
-        CP_SCALAR_CASE(CP_U32, uint32_t);
-        CP_SCALAR_CASE(CP_I64, int64_t);
-        CP_SCALAR_CASE(CP_U64, uint64_t);
-        CP_SCALAR_CASE(CP_F32, float);
-        CP_SCALAR_CASE(CP_F64, double);
-    case CP_TYPES:
-        break;
+    CP_NUMBER_TYPES(CP_SCALAR_CASE)
+    case CP_TYPES: break;
     }
     return 0;
 }
@@ -261,5 +246,3 @@ static inline void cp_scatter_sweep(const cp_target *t, const char *rows, const 
     }
     cp_fence();
 }
-
-#endif

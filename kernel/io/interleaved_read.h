@@ -1,7 +1,6 @@
 /* Reads scalar columns that are adjacent in the slots, as in tables of many columns: the columns of a run are
  * transposed into rows before these are stored. */
-#ifndef CP_INTERLEAVED_READ_H
-#define CP_INTERLEAVED_READ_H
+#pragma once
 
 #include "io/parts.h"
 #include "io/transpose.h"
@@ -93,5 +92,3 @@ static inline const cp_part *cp_read_interleaved(cp_read *r, const cp_request *r
         cp_scatter(&t, rows, p->into, p->rows);
     return NULL;
 }
-
-#endif

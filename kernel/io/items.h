@@ -1,7 +1,6 @@
 /* Reads the items of rows of varying length into bundles, after their offsets: close ranges by one call, cached ones
  * first, the rest by all threads. */
-#ifndef CP_ITEMS_H
-#define CP_ITEMS_H
+#pragma once
 
 #include "io/bundles.h"
 #include "io/pread.h"
@@ -309,5 +308,3 @@ static inline int cp_items_read(cp_items *t)
     free(t->ranges);
     return status;
 }
-
-#endif

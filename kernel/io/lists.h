@@ -1,6 +1,5 @@
 /* Offsets of rows of varying length: the file position and the length of each row, stored by slot. */
-#ifndef CP_LISTS_H
-#define CP_LISTS_H
+#pragma once
 
 #include "io/parts.h"
 
@@ -44,5 +43,3 @@ static inline int cp_lists_note(cp_read *r, cp_part *p, const char *offsets)
     atomic_fetch_add(&r->listed, bytes);
     return 0;
 }
-
-#endif

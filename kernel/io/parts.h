@@ -1,7 +1,6 @@
 /* Types for reading rows: columns, runs, and the parts and requests that they are split into; and the calls that read
  * bytes. */
-#ifndef CP_PARTS_H
-#define CP_PARTS_H
+#pragma once
 
 #ifndef _GNU_SOURCE
 #error "define _GNU_SOURCE before the first system header: pread is POSIX, not C11"
@@ -224,5 +223,3 @@ static inline void cp_read_prefetch(const cp_column *columns, int64_t column_cou
             }
         }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Selected rows of a table by a bit per row: the n-th selected row, and runs of selected rows as runs of the table. */
-#ifndef CP_PICKS_H
-#define CP_PICKS_H
+#pragma once
 
 #include "io/starts.h"
 #include <stdlib.h>
@@ -139,5 +138,3 @@ static inline int cp_picks_map(cp_picks *p, const int64_t *extents, int64_t coun
     }
     return 0;
 }
-
-#endif

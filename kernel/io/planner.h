@@ -1,6 +1,5 @@
 /* A thread that does one task at a time while its owner works, such as building the next step while one is read. */
-#ifndef CP_PLANNER_H
-#define CP_PLANNER_H
+#pragma once
 
 #include "io/pool.h"
 
@@ -79,5 +78,3 @@ static inline int cp_planner_join(cp_planner *p)
     pthread_mutex_unlock(&p->lock);
     return status;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A small thread pool for reading and copying: the threads and the caller run a numbered set of tasks. The threads
  * block all signals, so that a host's handlers run in the host's own threads. */
-#ifndef CP_POOL_H
-#define CP_POOL_H
+#pragma once
 
 #include <pthread.h>
 #include <signal.h>
@@ -162,5 +161,3 @@ static inline int cp_pool_help(cp_pool *pool)
     pthread_mutex_unlock(&pool->lock);
     return 1;
 }
-
-#endif

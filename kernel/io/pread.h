@@ -1,7 +1,6 @@
 /* Reads runs of rows of several fixed-width columns straight into buffer slots: close parts are coalesced into
  * requests, read by a small pool, staged in cache-sized pieces and scattered once. */
-#ifndef CP_PREAD_H
-#define CP_PREAD_H
+#pragma once
 
 #include "io/interleaved_read.h"
 #include "io/lists.h"
@@ -245,5 +244,3 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
     }
     return atomic_load(&r->failed);
 }
-
-#endif

@@ -7,8 +7,7 @@
  * A staged run is for slots that lie elsewhere: each step is cut into pieces of at most `room` rows and visits, and
  * piece i is read into rows i % places * room and following of the reader's buffer. A piece keeps the slots of its
  * rows for the consumer, who moves them there. Another thread builds the next step meanwhile. */
-#ifndef CP_PREFETCH_H
-#define CP_PREFETCH_H
+#pragma once
 
 #include "plan/plan.h"
 #include "io/planner.h"
@@ -183,16 +182,15 @@ static inline int64_t cp_run_clock(void)
 /* Wait until the slots of the next step are free; returns 1 if it did not wait, 0 if it did, -1 to stop. */
 static inline int cp_run_admit(cp_run *run)
 {
-    int urgent, stopped;
     pthread_mutex_lock(&run->lock);
-    urgent = atomic_load(&run->loads) - run->visits <= run->ahead;
+    int urgent = atomic_load(&run->loads) - run->visits <= run->ahead;
     if (!urgent) {
         int64_t since = cp_run_clock();
         while (!run->stopped && atomic_load(&run->loads) - run->visits > run->ahead)
             pthread_cond_wait(&run->left, &run->lock);
         run->waited += cp_run_clock() - since;
     }
-    stopped = run->stopped;
+    int stopped = run->stopped;
     pthread_mutex_unlock(&run->lock);
     return stopped ? -1 : urgent;
 }
@@ -331,12 +329,11 @@ static inline cp_run_figures cp_run_figures_of(cp_run *run)
 /* End the run at once, from any thread; a consumer that waits returns. */
 static inline void cp_run_stop(cp_run *run)
 {
-    int join;
     if (run->owner != getpid()) /* threads do not survive a fork, and the lock may be held for ever */
         return;
     atomic_store(&run->reader->read.quit, 1);
     pthread_mutex_lock(&run->lock);
-    join = run->threaded && !run->stopped;
+    int join = run->threaded && !run->stopped;
     run->stopped = 1;
     pthread_cond_signal(&run->left);
     pthread_cond_broadcast(&run->loaded);
@@ -361,5 +358,3 @@ static inline void cp_run_free(cp_run *run)
     pthread_cond_destroy(&run->left);
     pthread_mutex_destroy(&run->lock);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads many byte ranges of one file: close ranges by one call that drops the gaps, cached ones first, then the rest by
  * several threads. Writes ranges, too. */
-#ifndef CP_RANGES_H
-#define CP_RANGES_H
+#pragma once
 
 #include <sched.h>
 
@@ -170,5 +169,3 @@ static inline int cp_ranges_write(int fd, const char *data, const int64_t *start
     }
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads the columns of one table into one buffer, all rows or selected ones, with several threads. */
-#ifndef CP_READER_H
-#define CP_READER_H
+#pragma once
 
 #include "io/items.h"
 #include "io/picks.h"
@@ -102,5 +101,3 @@ static inline int cp_reader_items(cp_reader *r, cp_runs runs, int32_t *owner, cp
                   .helpers = r->cores - (urgent ? 1 : 2), .runs = runs, .owner = owner, .bundles = bundles};
     return cp_items_read(&t);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Lookup of pieces, or blocks, by their starts. */
-#ifndef CP_STARTS_H
-#define CP_STARTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ static inline int64_t cp_last_start(const int64_t *starts, int64_t count, int64_
     }
     return low;
 }
-
-#endif

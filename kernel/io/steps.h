@@ -1,6 +1,5 @@
 /* Steps of a plan in memory: queues of them, and pieces of steps that are too large for their place. */
-#ifndef CP_STEPS_H
-#define CP_STEPS_H
+#pragma once
 
 #include "plan/permute.h"
 #include <stdint.h>
@@ -89,5 +88,3 @@ static inline int cp_step_cut(const cp_step *step, int64_t room, int64_t *done, 
     piece->last = *done == step->reads && *seen == step->visits;
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Transposes columns of contiguous numbers into rows. */
-#ifndef CP_TRANSPOSE_H
-#define CP_TRANSPOSE_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -65,5 +64,3 @@ static inline void cp_transpose(const cp_transposition *t, int64_t rows)
             cp_transpose_tail(t, k, first, stop, 8);
     }
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The measure is the share of a feature's variance that lies between spots of a few rows, beyond what the label
  * explains: a one-way analysis of variance of the residuals after regressing the feature on the label, an intraclass
  * correlation (Shrout and Fleiss 1979). */
-#ifndef CP_ALIKE_H
-#define CP_ALIKE_H
+#pragma once
 
 #include "check.h"
 #include <math.h>
@@ -46,7 +45,7 @@ static inline double cp_centre(double *column, int64_t count, int64_t width)
  * least 0. */
 static inline double cp_intraclass_share(const double *column, int64_t spots, int64_t each, int64_t width)
 {
-    double between = 0, all = 0, share, error, n = (double)each, s = (double)spots;
+    double between = 0, all = 0, n = (double)each, s = (double)spots;
     for (int64_t spot = 0; spot < spots; spot++) {
         double sum = 0;
         for (int64_t i = 0; i < each; i++, column += width) {
@@ -59,8 +58,8 @@ static inline double cp_intraclass_share(const double *column, int64_t spots, in
     between /= s - 1;
     if (!(between > within))
         return 0;
-    share = (between - within) / (between + (n - 1) * within);
-    error = (1 - share) * (1 + (n - 1) * share) * sqrt(2 / (n * (n - 1) * (s - 1)));
+    double share = (between - within) / (between + (n - 1) * within);
+    double error = (1 - share) * (1 + (n - 1) * share) * sqrt(2 / (n * (n - 1) * (s - 1)));
     return share > CP_ALIKE_SIGMAS * error ? share - CP_ALIKE_SIGMAS * error : 0;
 }
 
@@ -97,5 +96,3 @@ static inline int cp_wants_content(double alike, int64_t blocks, int64_t dealt, 
     double rows = (double)(batch > CP_ALIKE_BATCH ? batch : CP_ALIKE_BATCH) / (double)(dealt > 1 ? dealt : 1);
     return blocks > dealt && rows > 1 && 1 + alike * (rows - 1) > CP_ALIKE_DEFF;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * alternate in proportion to size. So any stretch of the order holds every range of ranks in proportion, up to a few
  * blocks. Where each pair of parts starts to alternate is random, keyed by the epoch. So neighbours recur no more often
  * than in random order, and a period along the ranks does not become a slow wave. */
-#ifndef CP_BALANCE_H
-#define CP_BALANCE_H
+#pragma once
 
 #include "plan/blocks.h"
 #include "check.h"
@@ -94,5 +93,3 @@ static inline int cp_balance(const double *values, int64_t count, uint64_t key, 
     free(ranked), free(starts);
     return status;
 }
-
-#endif

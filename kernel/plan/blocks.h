@@ -1,6 +1,5 @@
 /* The basis of every plan: the order of a table's blocks, and the share of a rank. */
-#ifndef CP_BLOCKS_H
-#define CP_BLOCKS_H
+#pragma once
 
 #include "plan/permute.h"
 #include <stdlib.h>
@@ -162,5 +161,3 @@ static inline int64_t cp_widest(const cp_spec *s)
         widest = cp_max64(widest, s->cuts[i + 1] - s->cuts[i]);
     return widest;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Allocation of Riffle's buffered rows in chunks of slots, which are freed when their last row is visited. */
-#ifndef CP_CHUNKS_H
-#define CP_CHUNKS_H
+#pragma once
 
 #include "plan/clock.h"
 
@@ -66,14 +65,14 @@ static inline int cp_place_dealt(cp_plan *plan, int64_t ring, int64_t from, cons
     int32_t rows = c->rows, *table = plan->table + ring * plan->chunks_per_block, size = (int32_t)plan->chunk_rows;
     int resumed = plan->step == plan->start && plan->start > 0;
     for (int32_t p = 0; p < rows; p += size, table++) {
-        int32_t stop = p + size < rows ? p + size : rows, buffered = stop - p, base;
+        int32_t stop = p + size < rows ? p + size : rows, buffered = stop - p;
         for (int32_t q = p; resumed && q < stop; q++)
             buffered -= cp_visit_time(c, q, plan->count << 32) < from;
         *table = buffered ? cp_take_chunk(plan) : 0;
         if (*table < 0)
             return -1;
         plan->remaining[*table] += buffered;
-        base = *table * size - p;
+        int32_t base = *table * size - p;
         if (buffered == stop - p)
             for (int32_t q = p; q < stop; q++)
                 into[perm[q]] = base + q;
@@ -138,5 +137,3 @@ static inline void cp_share_release(cp_plan *plan, const cp_share *share)
     }
     plan->free_tail = tail;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Visit times of the rows of a block: Riffle's rule, see plan/riffle.h. */
-#ifndef CP_CLOCK_H
-#define CP_CLOCK_H
+#pragma once
 
 #include "plan/blocks.h"
 
@@ -46,5 +45,3 @@ static inline int64_t cp_visit_time(const cp_clock *c, int64_t p, int64_t end)
     int64_t t = cp_time(c, p);
     return t < 0 ? -t : t >= end ? 2 * end - t : t;
 }
-
-#endif

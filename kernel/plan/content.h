@@ -10,8 +10,7 @@
  * hashed likewise. Up to CP_SQUARED_FEATURES features also contribute their products with each other, by which the
  * gradient of a trained model varies. All features together vary as much as one extra. Vectors are whole numbers, 1 is
  * CP_CONTENT_UNIT. */
-#ifndef CP_CONTENT_H
-#define CP_CONTENT_H
+#pragma once
 
 #include "check.h"
 #include "plan/permute.h"
@@ -266,5 +265,3 @@ static inline void cp_content(const cp_lens *lens, const double *rows, const int
         cp_content_vector(lens, room, ends[i] - from, out + i * numbers);
     }
 }
-
-#endif

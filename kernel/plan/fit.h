@@ -3,8 +3,7 @@
  * Riffle keeps blocks as they were read if that leaves enough piles, since one long write is fastest; balanced blocks
  * need few piles. Orders that do not mix load enough blocks per step to cover its overhead. The plan's own memory
  * counts too: for narrow rows it is as large as the rows. */
-#ifndef CP_FIT_H
-#define CP_FIT_H
+#pragma once
 
 #include "plan/plan.h"
 #include <math.h>
@@ -77,5 +76,3 @@ static inline void cp_fit(cp_spec *spec, const cp_room *r)
         spec->buffer = cp_min64(step, r->budget / (1 + spec->ahead) / r->widest);
     spec->buffer = cp_max64(1, spec->buffer);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Computes the rows that the steps of an order visit, without reading them. */
-#ifndef CP_FOLLOW_H
-#define CP_FOLLOW_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ static inline int cp_follow(const int64_t *extents, int64_t runs, const int32_t 
     }
     return at == reads ? 0 : -1;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A step takes the next visits of some lanes. Unwanted visits are discarded: their slots are free at once, and a run
  * without wanted rows is not read. Slots that a step visits are free after the `ahead` steps that follow. */
-#ifndef CP_LANES_H
-#define CP_LANES_H
+#pragma once
 
 #include "plan/plan.h"
 #include "plan/slots.h"
@@ -265,5 +264,3 @@ static inline int cp_lanes_next(cp_lanes *l, const cp_take *takes, int64_t count
     l->visited[last] = remaining, l->visits[last] = visits;
     return CP_LANES_MADE;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Nothing here keeps state. A number depends on (key, counter) alone, so any position of any epoch is computed
  * directly, in any process. A key is a hash of (seed, epoch, purpose, index): adding seed and epoch instead would make
  * seed 7 epoch 1 equal to seed 8 epoch 0. */
-#ifndef CP_PERMUTE_H
-#define CP_PERMUTE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -161,5 +160,3 @@ static inline uint64_t cp_unpermute(const cp_bijection *b, uint64_t i)
     } while (i >= b->n);
     return i;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * are buffered at that point.
  *
  * Fill-and-drain (no shuffle, block only, CorgiPile): a step loads `buffer` blocks and visits all their rows. */
-#ifndef CP_PLAN_H
-#define CP_PLAN_H
+#pragma once
 
 #include "check.h"
 #include "plan/riffle.h"
@@ -45,10 +44,10 @@ static inline int cp_plan_init(cp_plan *plan, const cp_spec *spec, int64_t start
     if (spec->blocks)
         plan->walk = cp_bijection_make((uint64_t)spec->blocks, cp_derive2(spec->key, CP_KEY_BLOCKS));
     if (spec->first_row < spec->stop_row) {
-        int64_t before, last;
+        int64_t before;
         plan->first = cp_locate(plan, spec->first_row, &before);
         plan->skip = spec->first_row - before;
-        last = cp_locate(plan, spec->stop_row - 1, &before);
+        int64_t last = cp_locate(plan, spec->stop_row - 1, &before);
         plan->last_rows = spec->stop_row - before;
         plan->count = last - plan->first + 1;
     }
@@ -134,5 +133,3 @@ static inline int cp_plan_next(cp_plan *plan, int64_t *extents, int32_t *into, i
     plan->step++;
     return 1;
 }
-
-#endif

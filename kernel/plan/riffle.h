@@ -11,8 +11,7 @@
  * Rows are stored in dealt order in chunks of 2^shift slots, and a chunk is freed when its last row is visited: about n
  * + 1/2 blocks are buffered at any time. Or blocks stay whole, as read: nothing is copied, but R piles need R blocks of
  * memory. */
-#ifndef CP_RIFFLE_H
-#define CP_RIFFLE_H
+#pragma once
 
 #include "plan/chunks.h"
 
@@ -246,5 +245,3 @@ static inline int cp_riffle_step(cp_plan *plan, int32_t *into, int32_t *sweep, i
     *freed = plan->free_tail;
     return 0;
 }
-
-#endif

@@ -12,8 +12,7 @@
  * sigma-delta modulator. The remainder at the end is spread by passes in both directions, CP_PASSES in all.
  *
  * Every number is an integer and every sum exact, so that all machines and hosts get the same order. */
-#ifndef CP_SERIATE_H
-#define CP_SERIATE_H
+#pragma once
 
 #include "plan/balance.h"
 
@@ -292,5 +291,3 @@ static inline int cp_balance_vectors(const int16_t *vectors, int64_t count, int3
     free(s.blocks), free(s.projection), free(s.sample);
     return status;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Values are classes while they are few whole numbers. With two classes the number is the share of the second; with
  * more, the rank of the most frequent class (the smallest on ties) plus half its share; otherwise it is the mean. A
  * block leaves three numbers, however many classes there are, so memory does not grow with them. */
-#ifndef CP_SKETCH_H
-#define CP_SKETCH_H
+#pragma once
 
 #include "check.h"
 #include "io/gather.h"
@@ -153,5 +152,3 @@ static inline void cp_sketch_values(const cp_sketch *s, double *out)
             out[i] = (double)(rank[told->dominant] == s->classes - 1 ? often : count - often) / rows;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Allocates the slots of a buffer in runs, so that adjacent rows can be read in place: a run gets consecutive slots
  * while a chunk of the buffer is free, else any. */
-#ifndef CP_SLOTS_H
-#define CP_SLOTS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -110,5 +109,3 @@ static inline void cp_slot_pool_give(cp_slot_pool *p, int32_t slot)
     if (!--p->users[chunk])
         cp_slot_pool_list(p, chunk);
 }
-
-#endif

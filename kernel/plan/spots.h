@@ -4,8 +4,7 @@
  * few megabytes; a large table has one spot per CP_SPOT_SHARE bytes, so that all spots take a small share of its
  * reading time. Spots depend on the table alone, not on its blocks: a block of any size is described by the spots in
  * it, or by the nearest one. */
-#ifndef CP_SPOTS_H
-#define CP_SPOTS_H
+#pragma once
 
 #include "plan/blocks.h"
 #include <string.h>
@@ -93,5 +92,3 @@ static inline void cp_spots_spread(const cp_spots *s, const int16_t *vectors, in
             out[d] = spot > first ? (int16_t)(sums[d] / (spot - first)) : vectors[own * width + d];
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
  * new row replaces a random buffered one, which is visited; the rest is visited in random order at the end. Reservoir:
  * a reservoir sample of `window` rows is kept. Each row that leaves it (or never enters) is visited, followed by one
  * visit of the kept rows in a loop, at most `loops` times; at the end the kept rows are visited once. */
-#ifndef CP_STREAM_H
-#define CP_STREAM_H
+#pragma once
 
 #include "plan/permute.h"
 #include <stdlib.h>
@@ -96,5 +95,3 @@ static inline int64_t cp_stream_next(cp_stream *s, int32_t *into, int32_t *visit
     *visits = v;
     return loaded;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Counters of an audit over the rows of a training: the rows visited, their order and their classes. */
-#ifndef CP_VISITS_H
-#define CP_VISITS_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -101,5 +100,3 @@ static inline int cp_classes_add(const int64_t *codes, const int64_t *sizes, int
         }
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Loss of the best constant predictor and of zero weights, the baselines that show whether a model learnt anything. */
-#ifndef CP_SGD_BASELINE_H
-#define CP_SGD_BASELINE_H
+#pragma once
 
 #include "sgd/sgd.h"
 
@@ -45,17 +44,17 @@ static inline double cp_mean_loss(const cp_labelled *rows, double margin)
 static inline double cp_least_loss(const cp_labelled *rows)
 {
     const double golden = 0.6180339887498949, most = 1e300;
-    double low = -1, high = 1, a, b, at_a, at_b;
+    double low = -1, high = 1;
     while (high < most && cp_mean_loss(rows, 2 * high) < cp_mean_loss(rows, high))
         high *= 2;
     while (low > -most && cp_mean_loss(rows, 2 * low) < cp_mean_loss(rows, low))
         low *= 2;
     low *= 2;
     high *= 2;
-    a = high - golden * (high - low);
-    b = low + golden * (high - low);
-    at_a = cp_mean_loss(rows, a);
-    at_b = cp_mean_loss(rows, b);
+    double a = high - golden * (high - low);
+    double b = low + golden * (high - low);
+    double at_a = cp_mean_loss(rows, a);
+    double at_b = cp_mean_loss(rows, b);
     for (int step = 0; step < 80; step++)
         if (at_a <= at_b) {
             high = b;
@@ -143,5 +142,3 @@ static inline double cp_untrained_loss(const cp_untrained *of, cp_loss_choice ch
 
 /* Return the mean of log(1 + distance) of labels. */
 static inline double cp_untrained_distance(const cp_untrained *of) { return of->weight > 0 ? of->far / of->weight : 0; }
-
-#endif

@@ -1,6 +1,5 @@
 /* Learning rate and results of an epoch, detection of divergence and of convergence. */
-#ifndef CP_EPOCHS_H
-#define CP_EPOCHS_H
+#pragma once
 
 #include "sgd/totals.h"
 #include <math.h>
@@ -99,5 +98,3 @@ static inline int cp_sgd_has_plateaued(const cp_sgd *s, const double *losses, in
         return 0;
     return s->rate * (double)(s->features + 1) / 2 > noise && !(losses[count - 1] < (1 - still) * losses[count - 2]);
 }
-
-#endif

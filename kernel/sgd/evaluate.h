@@ -1,7 +1,6 @@
 /* Evaluates rows from existing scores, for several models that score a row at once. Results equal those of a visit at
  * rate 0, except for the rounding of scores. */
-#ifndef CP_SGD_EVALUATE_H
-#define CP_SGD_EVALUATE_H
+#pragma once
 
 #include "sgd/epochs.h"
 #include "sgd/sgd.h"
@@ -39,5 +38,3 @@ static inline cp_figures cp_evaluate_figures(cp_loss_choice of, const cp_sgd_tot
     const cp_sgd s = {.loss = of.loss, .totals = *t};
     return cp_sgd_figures(&s);
 }
-
-#endif

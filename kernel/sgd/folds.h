@@ -1,8 +1,7 @@
 /* Trains several models on the same rows except those of a fold: its own (cross-validation), or all others. Models that
  * visit the same rows do so at once (sgd/multi_model.h). If that leaves most lanes empty, models of several folds share
  * vectors, and each row skips some of them. */
-#ifndef CP_SGD_FOLDS_H
-#define CP_SGD_FOLDS_H
+#pragma once
 
 #include "sgd/multi_model.h"
 
@@ -283,5 +282,3 @@ static inline void cp_sgd_learn_parts(cp_sgd *const *s, int64_t count, const cp_
         }
     }
 }
-
-#endif

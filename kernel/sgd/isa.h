@@ -2,8 +2,7 @@
  *
  * Unlike `target_clones` this needs no ifunc support in the linker or C library, and gives each width its own native
  * vectors. -DCP_NO_CLONES keeps only the width of the compiler's flags. */
-#ifndef CP_SGD_ISA_H
-#define CP_SGD_ISA_H
+#pragma once
 
 #include "sgd/rows.h"
 #include "sgd/totals.h"
@@ -110,5 +109,3 @@ static inline const cp_sgd_code *cp_sgd_code_of(const cp_sgd *s)
 #endif
     return s->bytes == 4 ? &cp_code_f32_base : &cp_code_f64_base;
 }
-
-#endif

@@ -7,8 +7,7 @@
  *
  * If two lines share a name, the first is for two classes and the other for any number. No switch over losses has a
  * default, so a loss without a formula does not compile. */
-#ifndef CP_LOSSES_H
-#define CP_LOSSES_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -130,5 +129,3 @@ static inline enum cp_loss_reading cp_loss_read(const char *text, int64_t classe
         return CP_LOSS_BAD_PARAMETER;
     return CP_LOSS_READ;
 }
-
-#endif

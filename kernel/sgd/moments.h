@@ -1,7 +1,6 @@
 /* Mean and spread of features, for standardisation, and conversion of weights between standardised and raw rows.
  * Nothing here depends on how rows are split into calls. */
-#ifndef CP_MOMENTS_H
-#define CP_MOMENTS_H
+#pragma once
 
 #include <float.h>
 
@@ -82,13 +81,13 @@ static inline void cp_moments_add(cp_moments *m, const void *row, int bytes)
 /* Add an entry of a sparse row; a non-finite value or an unknown feature is skipped. Hosts count the rows. */
 static inline void cp_moments_add_entry(cp_moments *m, int64_t feature, double value)
 {
-    double *first, *count, *sum, *square, d;
+    double *first, *count, *sum, *square;
     if (feature < 0 || feature >= m->width || !(value - value == 0))
         return;
     first = m->at + feature, count = first + m->width, sum = count + m->width, square = sum + m->width;
     if (*count == 0)
         *first = value;
-    d = value - *first;
+    double d = value - *first;
     ++*count;
     *sum += d;
     *square += d * d;
@@ -107,11 +106,11 @@ static inline void cp_moments_close_sparse(cp_moments *m)
 {
     cp_moments_parts p = cp_moments_of(m);
     for (int64_t j = 0; j < m->width; j++) {
-        double count = p.squares[j], share, mean;
+        double count = p.squares[j];
         if (count == 0)
             continue;
-        share = count / (double)m->rows;
-        mean = p.mean[j] + p.sum[j] / count;
+        double share = count / (double)m->rows;
+        double mean = p.mean[j] + p.sum[j] / count;
         p.squares[j] = p.square[j] - p.sum[j] * (p.sum[j] / count) + mean * mean * (count * (1 - share));
         p.mean[j] = mean * share;
     }
@@ -189,5 +188,3 @@ static inline void cp_fold(const double *center, const double *scale, int64_t wi
     }
     *intercept = cp_as_stored(back ? *intercept + cp_sum_value(moved) : *intercept - cp_sum_value(moved), bytes);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Trains several models on the same rows: compatible ones at once (sgd/simd_models.h), all others one after another.
  * Each gets the bits that it gets alone. */
-#ifndef CP_SGD_MULTI_MODEL_H
-#define CP_SGD_MULTI_MODEL_H
+#pragma once
 
 #include "sgd/sgd.h"
 
@@ -166,5 +165,3 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
         }
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The optimizer state of a model, as lines of numbers that a host stores, so that training resumes bit for bit. A line
  * has one number per feature and one for the intercept; the last line begins with counters. */
-#ifndef CP_SGD_OPTIMIZER_STATE_H
-#define CP_SGD_OPTIMIZER_STATE_H
+#pragma once
 
 #include "sgd/state.h"
 
@@ -110,5 +109,3 @@ static inline void cp_sgd_forget(cp_sgd *s)
     s->seen = s->norm = s->slopes = s->open = s->owed = 0;
     s->fade[0] = s->fade[1] = 1;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Turns slot numbers into addresses and stored labels into numbers, one chunk of rows at a time. */
-#ifndef CP_SGD_ROWS_H
-#define CP_SGD_ROWS_H
+#pragma once
 
 #include "io/gather.h"
 #include "sgd/state.h"
@@ -54,21 +53,12 @@ static inline int cp_slots_fit(const int32_t *visit, int64_t m, int64_t slots)
     case kind: \
         for (int64_t i = 0; i < n; i++) \
             out[i] = (double)((const real *)y)[visit[i]]; \
-        break
+        break;
 
 static inline void cp_read_labels(const void *y, enum cp_type type, const int32_t *visit, int64_t n, double *out)
 {
     switch (type) {
-        CP_LABELS(CP_F32, float);
-        CP_LABELS(CP_F64, double);
-        CP_LABELS(CP_I8, int8_t);
-        CP_LABELS(CP_U8, uint8_t);
-        CP_LABELS(CP_I16, int16_t);
-        CP_LABELS(CP_U16, uint16_t);
-        CP_LABELS(CP_I32, int32_t);
-        CP_LABELS(CP_U32, uint32_t);
-        CP_LABELS(CP_I64, int64_t);
-        CP_LABELS(CP_U64, uint64_t);
+    CP_NUMBER_TYPES(CP_LABELS)
     case CP_TYPES: break;
     }
 }
@@ -257,5 +247,3 @@ static inline __attribute__((always_inline)) void cp_prefetch_rows(const cp_chun
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }
-
-#endif

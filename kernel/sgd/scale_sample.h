@@ -1,6 +1,5 @@
 /* Checks from a sample of rows whether the features of a table need scaling. */
-#ifndef CP_SCALE_SAMPLE_H
-#define CP_SCALE_SAMPLE_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -45,10 +44,10 @@ static inline size_t cp_look_size(int64_t width)
  * empty. */
 static inline int64_t cp_look_run(int64_t rows, int64_t width, int run, int64_t end, int64_t *stop)
 {
-    int64_t some = CP_LOOK_NUMBERS / width, last, start;
+    int64_t some = CP_LOOK_NUMBERS / width;
     some = some < 2 ? 2 : some > CP_LOOK_RUN ? CP_LOOK_RUN : some;
-    last = rows > some ? rows - some : 0;
-    start = run == CP_LOOK_RUNS - 1 ? last : (int64_t)(run * ((double)last / (CP_LOOK_RUNS - 1)));
+    int64_t last = rows > some ? rows - some : 0;
+    int64_t start = run == CP_LOOK_RUNS - 1 ? last : (int64_t)(run * ((double)last / (CP_LOOK_RUNS - 1)));
     *stop = start + some < rows ? start + some : rows;
     return start > end ? start : end;
 }
@@ -122,5 +121,3 @@ static inline cp_scale_result cp_scale_sample_end(const cp_scale_sample *k, int6
         result.scales = CP_ROWS_OFF_CENTRE;
     return result;
 }
-
-#endif

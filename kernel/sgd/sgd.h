@@ -11,8 +11,7 @@
  *
  *     state = zeroed memory of cp_sgd_size(&shape) bytes, 64-byte aligned;  cp_sgd_init(state, &shape);
  *     each epoch:  cp_sgd_begin(state, rate);  cp_sgd_learn(state, &rows, &done) ...;  cp_sgd_flush(state); */
-#ifndef CP_SGD_H
-#define CP_SGD_H
+#pragma once
 
 #include "sgd/isa.h"
 #include "sgd/optimizer_state.h"
@@ -137,5 +136,3 @@ static inline void cp_sgd_set(cp_sgd *s, void *weights, void *biases)
     cp_sgd_forget(s);
     cp_sgd_code_of(s)->weights(s, weights, biases, 1);
 }
-
-#endif

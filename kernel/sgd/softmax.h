@@ -25,9 +25,9 @@ CP_INLINE int CP(SOFTMAX)(cp_sgd *s, REAL *score, int64_t target, double w, REAL
     const REAL top = score[best];
     s->totals.loss += w * ((double)top - (double)score[target]);
     for (int64_t k = 0; k < outputs; k += CP_QUAD) {
-        QUAD z, e;
+        QUAD z;
         memcpy(&z, score + k, sizeof z);
-        e = CP(exp_minus)(top - z);
+        QUAD e = CP(exp_minus)(top - z);
         for (int64_t i = outputs - k; i < CP_QUAD; i++)
             e[i] = 0;
         memcpy(slope + k, &e, sizeof e);

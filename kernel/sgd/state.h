@@ -3,8 +3,7 @@
  * Weights are stored as w = scale * v, so that L2 decay costs one multiplication per row instead of one per element,
  * and is exact in float too. The update of the last row is held back: its row, coefficient and g stay here until the
  * next row (see sgd/dense.h). So results do not depend on how rows are split into calls. */
-#ifndef CP_SGD_STATE_H
-#define CP_SGD_STATE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -126,7 +125,7 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
                 .later = 1};
     size_t real = (size_t)s.bytes;
     const int adaptive = s.rule != CP_SAME, quad = CP_BATCH_GROUP / s.bytes;
-    int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes), all, row;
+    int64_t lanes = CP_LINE / s.bytes, outs = cp_round_up(s.outputs, lanes);
     if (!s.sparse)
         s.times = cp_step_times(shape->step, s.features),
         s.later = cp_step_later(shape->step, s.features, s.outputs, shape->rows);
@@ -138,8 +137,8 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
         s.padded = s.outputs > 1 ? cp_round_up(s.outputs, CP_BATCH_GROUP / s.bytes) : 1;
     else
         s.padded = cp_round_up(s.features, lanes);
-    row = s.sparse ? 0 : s.padded;
-    all = s.padded * (s.sparse ? s.features : s.outputs);
+    int64_t row = s.sparse ? 0 : s.padded;
+    int64_t all = s.padded * (s.sparse ? s.features : s.outputs);
     s.apart = !adaptive              ? s.padded
               : s.padded == 1        ? CP_RECORD_REALS
               : s.rule == CP_MOMENTS ? 3 * s.padded
@@ -186,5 +185,3 @@ static inline int64_t cp_sgd_classes(const cp_sgd_shape *shape)
     }
     return 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* The table of step rules: one line each. The kernel, Python and SQL read names and default learning rates from it.
  *
  *     STEP(id, facts...)   `rule`: how a gradient moves a weight; sgd/rules.h has one formula for each */
-#ifndef CP_STEPS_H
-#define CP_STEPS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ static inline int cp_step_named(const char *name)
             return i;
     return -1;
 }
-
-#endif

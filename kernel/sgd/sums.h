@@ -1,6 +1,5 @@
 /* Exact sums of doubles: the same for any order of the numbers and any split into parts. */
-#ifndef CP_SUMS_H
-#define CP_SUMS_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -28,22 +27,20 @@ static inline void cp_sum_carry(cp_sum *s)
 
 static inline void cp_sum_add(cp_sum *s, double x)
 {
-    uint64_t bits, digits;
-    int64_t exponent, low, middle, high;
-    int at, shift;
+    uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    exponent = (int64_t)(bits >> 52 & 0x7ff);
+    int64_t exponent = (int64_t)(bits >> 52 & 0x7ff);
     if (exponent == 0x7ff) {
         s->nonfinite += x;
         return;
     }
-    digits = (bits & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(exponent > 0) << 52;
+    uint64_t digits = (bits & ((UINT64_C(1) << 52) - 1)) | (uint64_t)(exponent > 0) << 52;
     exponent -= exponent > 0;
-    at = (int)(exponent / 32);
-    shift = (int)(exponent % 32);
-    low = (int64_t)((digits << shift) & 0xffffffff);
-    middle = (int64_t)((digits >> (32 - shift)) & 0xffffffff);
-    high = shift ? (int64_t)(digits >> (64 - shift)) : 0;
+    int at = (int)(exponent / 32);
+    int shift = (int)(exponent % 32);
+    int64_t low = (int64_t)((digits << shift) & 0xffffffff);
+    int64_t middle = (int64_t)((digits >> (32 - shift)) & 0xffffffff);
+    int64_t high = shift ? (int64_t)(digits >> (64 - shift)) : 0;
     s->word[at] += bits >> 63 ? -low : low;
     s->word[at + 1] += bits >> 63 ? -middle : middle;
     s->word[at + 2] += bits >> 63 ? -high : high;
@@ -66,16 +63,16 @@ static inline int cp_sum_absolute(cp_sum *s)
 /* Return the sum, rounded once. */
 static inline double cp_sum_value(cp_sum s)
 {
-    int top = CP_SUM_WORDS - 1, free = 0, negative;
-    uint64_t head, next, remainder;
+    int top = CP_SUM_WORDS - 1, free = 0;
+    uint64_t remainder;
     double value;
     if (s.nonfinite != 0) /* true for NaN too */
         return s.nonfinite;
-    negative = cp_sum_absolute(&s);
+    int negative = cp_sum_absolute(&s);
     while (top > 2 && s.word[top] == 0)
         top--;
-    head = (uint64_t)s.word[top] << 32 | (uint64_t)s.word[top - 1];
-    next = (uint64_t)s.word[top - 2];
+    uint64_t head = (uint64_t)s.word[top] << 32 | (uint64_t)s.word[top - 1];
+    uint64_t next = (uint64_t)s.word[top - 2];
     for (remainder = 0; head != 0 && !(head >> 63); free++) {
         head = head << 1 | next >> 31;
         next = next << 1 & 0xffffffff;
@@ -88,5 +85,3 @@ static inline double cp_sum_value(cp_sum s)
         value = ldexp((double)(head | (uint64_t)((next | remainder) != 0)), 32 * (top - 1) - 1074 - free);
     return negative ? -value : value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Running totals of an epoch: loss, correct rows, and the sums that R^2 needs. */
-#ifndef CP_SGD_TOTALS_H
-#define CP_SGD_TOTALS_H
+#pragma once
 
 #include "sgd/state.h"
 
@@ -77,5 +76,3 @@ static inline void cp_add_stored_logs(cp_sgd_totals *t, double *odds, const doub
 }
 
 static inline double cp_sgd_loss(const cp_sgd *s) { return (s->totals.loss + s->totals.logs) + cp_log(s->totals.ln); }
-
-#endif

@@ -5,8 +5,7 @@
  * combination of one item per column is a feature, whose value is the product of theirs. The hash determines its index
  * and its sign; features with the same index are added. Indices and signs of one column of ASCII text equal those of
  * scikit-learn's HashingVectorizer. */
-#ifndef CP_HASHED_H
-#define CP_HASHED_H
+#pragma once
 
 #include "text/words.h"
 
@@ -347,5 +346,3 @@ static inline void cp_hashed_free(cp_hashed *s)
     free(s->values);
     cp_words_free(&s->words);
 }
-
-#endif

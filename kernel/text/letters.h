@@ -1,6 +1,5 @@
 /* Character classes and lower case of UTF-8 text. */
-#ifndef CP_LETTERS_H
-#define CP_LETTERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -108,5 +107,3 @@ static inline uint32_t cp_lower(uint32_t code)
             return (code - ranges[i].first) % ranges[i].step ? code : (uint32_t)((int32_t)code + ranges[i].add);
     return code;
 }
-
-#endif

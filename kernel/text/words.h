@@ -1,6 +1,5 @@
 /* Words of text and their n-grams, in lower case and separated by one space. */
-#ifndef CP_WORDS_H
-#define CP_WORDS_H
+#pragma once
 
 #include "text/letters.h"
 
@@ -114,5 +113,3 @@ static inline int cp_words_next(cp_words *w)
     }
     return w->open;
 }
-
-#endif

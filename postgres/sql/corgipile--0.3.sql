@@ -143,8 +143,7 @@ END $$;
 CREATE FUNCTION corgipile.grant_model(model text, grantee text, privilege text) RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp
     AS 'SELECT corgipile.change_grant($1, $2, $3, true)';
-COMMENT ON FUNCTION corgipile.grant_model(text, text, text)
-    IS 'grant use, read, replace or all of a model to a role or to public';
+COMMENT ON FUNCTION corgipile.grant_model IS 'grant use, read, replace or all of a model to a role or to public';
 CREATE FUNCTION corgipile.revoke_model(model text, grantee text, privilege text) RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp
     AS 'SELECT corgipile.change_grant($1, $2, $3, false)';
@@ -237,27 +236,7 @@ CREATE TRIGGER keep_version BEFORE UPDATE ON corgipile.models
 
 CREATE FUNCTION corgipile.rollback(model text, version bigint DEFAULT NULL) RETURNS bigint
     AS 'MODULE_PATHNAME', 'corgipile_rollback' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION corgipile.rollback(text, bigint)
-    IS 'restore the previous version, or the one of this number; returns its number';
-
--- Default privileges may have granted rights that bypass row security.
-DO $revoke$
-DECLARE
-    given record;
-BEGIN
-    FOR given IN SELECT DISTINCT c.oid::pg_catalog.regclass AS relation, a.grantee
-        FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
-        WHERE c.relnamespace = 'corgipile'::pg_catalog.regnamespace AND a.grantee <> c.relowner
-            AND c.relname IN ('models', 'history', 'past', 'past_history', 'versions')
-    LOOP
-        EXECUTE pg_catalog.format('REVOKE %s ON %s FROM %s',
-            CASE WHEN given.relation = 'corgipile.models'::regclass THEN 'TRUNCATE, REFERENCES, TRIGGER' ELSE 'ALL' END,
-            given.relation, CASE given.grantee WHEN 0 THEN 'PUBLIC'
-                ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(given.grantee)) END);
-    END LOOP;
-END $revoke$;
-GRANT SELECT ON corgipile.history, corgipile.past, corgipile.past_history, corgipile.versions TO PUBLIC;
-GRANT DELETE ON corgipile.past TO PUBLIC;
+COMMENT ON FUNCTION corgipile.rollback IS 'restore the previous version, or the one of this number; returns its number';
 
 -- Training. The second form takes a string without a type as the name of one column; there it has no default, so that
 -- calls without features use the first.
@@ -370,20 +349,26 @@ CREATE TABLE corgipile.job_records (
     time_limit interval
 );
 COMMENT ON TABLE corgipile.job_records IS 'data of corgipile.jobs; internal';
-DO $revoke$ -- default privileges may have granted more
+
+-- Default privileges may have granted rights that bypass row security, or on what is internal.
+DO $revoke$
 DECLARE
     given record;
 BEGIN
     FOR given IN SELECT DISTINCT c.oid::pg_catalog.regclass AS relation, c.relkind, a.grantee
         FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a
-        WHERE c.relnamespace = 'corgipile'::pg_catalog.regnamespace AND a.grantee <> c.relowner
-            AND c.relname IN ('job_records', 'job_records_id_seq')
+        WHERE c.relnamespace = 'corgipile'::pg_catalog.regnamespace AND a.grantee <> c.relowner AND c.relname IN
+            ('models', 'history', 'past', 'past_history', 'versions', 'job_records', 'job_records_id_seq')
     LOOP
-        EXECUTE pg_catalog.format('REVOKE ALL ON %s %s FROM %s', CASE given.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
-            given.relation, CASE given.grantee WHEN 0 THEN 'PUBLIC'
+        EXECUTE pg_catalog.format('REVOKE %s ON %s %s FROM %s',
+            CASE WHEN given.relation = 'corgipile.models'::regclass THEN 'TRUNCATE, REFERENCES, TRIGGER' ELSE 'ALL' END,
+            CASE given.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, given.relation,
+            CASE given.grantee WHEN 0 THEN 'PUBLIC'
                 ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(given.grantee)) END);
     END LOOP;
 END $revoke$;
+GRANT SELECT ON corgipile.history, corgipile.past, corgipile.past_history, corgipile.versions TO PUBLIC;
+GRANT DELETE ON corgipile.past TO PUBLIC;
 
 DO $jobs$
 DECLARE
@@ -459,8 +444,7 @@ CREATE FUNCTION corgipile.decision(model text, VARIADIC features "any") RETURNS 
 COMMENT ON FUNCTION corgipile.predict(text, "any") IS 'class of a row, or value of a linear model';
 COMMENT ON FUNCTION corgipile.predict_bool(text, "any") IS 'class of a row, by a model whose label is boolean';
 COMMENT ON FUNCTION corgipile.predict_proba(text, "any") IS 'probability of each class, in the order of models.classes';
-COMMENT ON FUNCTION corgipile.decision(text, "any")
-    IS 'scores: one, positive for the second class, or one a class for softmax';
+COMMENT ON FUNCTION corgipile.decision IS 'scores: one, positive for the second class, or one a class for softmax';
 CREATE FUNCTION corgipile.class_names(model text) RETURNS text[]
     AS 'MODULE_PATHNAME', 'corgipile_class_names' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION corgipile.class_names(text)
@@ -473,60 +457,43 @@ CREATE FUNCTION corgipile.predict_labels(model text, VARIADIC features "any") RE
 COMMENT ON FUNCTION corgipile.predict_labels(text, "any") IS 'predicted labels of a row, by a model of several labels';
 
 -- Metrics, on a table or on the rows of a query.
-CREATE FUNCTION corgipile.evaluate(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
-    OUT loss float8, OUT accuracy float8, OUT r2 float8, OUT rows bigint, OUT auc float8, OUT log_loss float8,
-    OUT rmse float8, OUT mae float8)
-    RETURNS record AS 'MODULE_PATHNAME', 'corgipile_evaluate' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.evaluate(text, regclass, "any", text, text, text, text)
-    IS 'metrics of a model; auc needs two classes, log_loss probabilities, rmse and mae a regression';
-CREATE FUNCTION corgipile.evaluate_labels(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
-    OUT loss float8, OUT accuracy float8, OUT subset_accuracy float8, OUT precision_micro float8, OUT recall_micro float8,
-    OUT f1_micro float8, OUT precision_macro float8, OUT recall_macro float8, OUT f1_macro float8, OUT rows bigint)
-    RETURNS record AS 'MODULE_PATHNAME', 'corgipile_evaluate_labels' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.evaluate_labels(text, regclass, "any", text, text, text, text)
-    IS 'metrics of a model of several labels: macro means, micro figures, and the share of rows with all labels right';
-CREATE FUNCTION corgipile.confusion_matrix(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
-    OUT actual text, OUT predicted text, OUT rows bigint, OUT weight float8) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'corgipile_confusion_matrix' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.confusion_matrix(text, regclass, "any", text, text, text, text)
-    IS 'rows, and their total weight, by actual and predicted class';
-CREATE FUNCTION corgipile.class_metrics(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
-    OUT class text, OUT "precision" float8, OUT recall float8, OUT f1 float8, OUT rows bigint, OUT weight float8)
-    RETURNS SETOF record AS 'MODULE_PATHNAME', 'corgipile_class_metrics' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.class_metrics(text, regclass, "any", text, text, text, text)
-    IS 'precision, recall and F1 of each class or label; NULL where they are 0 / 0';
-CREATE FUNCTION corgipile.auc(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
-    weight text DEFAULT NULL) RETURNS float8
-    AS 'MODULE_PATHNAME', 'corgipile_auc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.auc(text, regclass, "any", text, text, text, "any", text)
-    IS 'area under the ROC curve of a class (of two classes the second); NULL if the rows have one class';
-CREATE FUNCTION corgipile.roc(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
-    weight text DEFAULT NULL, OUT threshold float8, OUT fpr float8, OUT tpr float8, OUT false_positives bigint,
-    OUT true_positives bigint) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'corgipile_roc' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.roc(text, regclass, "any", text, text, text, "any", text)
-    IS 'ROC curve of a class (of two classes the second): counts of rows that score threshold or more';
-
-CREATE FUNCTION corgipile.calibration(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, class "any" DEFAULT NULL::text,
-    bins int DEFAULT 10, weight text DEFAULT NULL, OUT low float8, OUT high float8, OUT predicted float8,
-    OUT observed float8, OUT rows bigint, OUT weight float8) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'corgipile_calibration' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000 ROWS 10;
-COMMENT ON FUNCTION corgipile.calibration(text, regclass, "any", text, text, text, "any", int, text)
-    IS 'mean predicted probability of a class (of two classes the second) and its observed share, by probability bin';
-CREATE FUNCTION corgipile.summary(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
-    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, weight text DEFAULT NULL,
-    OUT feature text, OUT coefficient float8, OUT standard_error float8, OUT z float8, OUT p float8, OUT low float8,
-    OUT high float8, OUT gap float8) RETURNS SETOF record
-    AS 'MODULE_PATHNAME', 'corgipile_summary' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000;
-COMMENT ON FUNCTION corgipile.summary(text, regclass, "any", text, text, text, text)
-    IS 'coefficients of a logistic, linear or poisson model with standard errors (sandwich), p-values and 95 % intervals';
+DO $metrics$
+DECLARE
+    metric text[]; -- name, further arguments, result, rows, outputs, comment
+BEGIN
+    FOREACH metric SLICE 1 IN ARRAY ARRAY[
+        ['evaluate', '', 'record', '', ', OUT loss float8, OUT accuracy float8, OUT r2 float8, OUT rows bigint,
+         OUT auc float8, OUT log_loss float8, OUT rmse float8, OUT mae float8',
+         'metrics of a model; auc needs two classes, log_loss probabilities, rmse and mae a regression'],
+        ['evaluate_labels', '', 'record', '', ', OUT loss float8, OUT accuracy float8, OUT subset_accuracy float8,
+         OUT precision_micro float8, OUT recall_micro float8, OUT f1_micro float8, OUT precision_macro float8,
+         OUT recall_macro float8, OUT f1_macro float8, OUT rows bigint',
+         'metrics of a model of several labels: macro means, micro figures, and the share of rows with all labels right'],
+        ['confusion_matrix', '', 'SETOF record', '', ', OUT actual text, OUT predicted text, OUT rows bigint,
+         OUT weight float8', 'rows, and their total weight, by actual and predicted class'],
+        ['class_metrics', '', 'SETOF record', '', ', OUT class text, OUT "precision" float8, OUT recall float8,
+         OUT f1 float8, OUT rows bigint, OUT weight float8',
+         'precision, recall and F1 of each class or label; NULL where they are 0 / 0'],
+        ['auc', 'class "any" DEFAULT NULL::text,', 'float8', '', '',
+         'area under the ROC curve of a class (of two classes the second); NULL if the rows have one class'],
+        ['roc', 'class "any" DEFAULT NULL::text,', 'SETOF record', '', ', OUT threshold float8, OUT fpr float8,
+         OUT tpr float8, OUT false_positives bigint, OUT true_positives bigint',
+         'ROC curve of a class (of two classes the second): counts of rows that score threshold or more'],
+        ['calibration', 'class "any" DEFAULT NULL::text, bins int DEFAULT 10,', 'SETOF record', 'ROWS 10',
+         ', OUT low float8, OUT high float8, OUT predicted float8, OUT observed float8, OUT rows bigint, OUT weight float8',
+         'mean predicted probability of a class (of two classes the second) and its observed share, by probability bin'],
+        ['summary', '', 'SETOF record', '', ', OUT feature text, OUT coefficient float8, OUT standard_error float8,
+         OUT z float8, OUT p float8, OUT low float8, OUT high float8, OUT gap float8',
+         'coefficients of a logistic, linear or poisson model with standard errors (sandwich), p-values and 95 % intervals']
+    ] LOOP
+        EXECUTE pg_catalog.format($create$
+CREATE FUNCTION corgipile.%1$s(model text, source regclass DEFAULT NULL, features "any" DEFAULT NULL::text[],
+    label text DEFAULT NULL, query text DEFAULT NULL, "where" text DEFAULT NULL, %2$s weight text DEFAULT NULL %5$s)
+    RETURNS %3$s AS 'MODULE_PATHNAME', 'corgipile_%1$s' LANGUAGE C VOLATILE PARALLEL UNSAFE COST 100000 %4$s
+$create$, VARIADIC metric);
+        EXECUTE pg_catalog.format('COMMENT ON FUNCTION corgipile.%s IS %L', metric[1], metric[6]);
+    END LOOP;
+END $metrics$;
 
 -- Models as the bytes of model files.
 CREATE FUNCTION corgipile.export(model text) RETURNS bytea
@@ -536,5 +503,4 @@ COMMENT ON FUNCTION corgipile.export(text) IS 'a model as the content of a model
 CREATE FUNCTION corgipile.import(model text, content bytea) RETURNS bigint
     AS 'MODULE_PATHNAME', 'corgipile_import' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE COST 10000
     SET search_path = pg_catalog, pg_temp SET extra_float_digits = 1;
-COMMENT ON FUNCTION corgipile.import(text, bytea)
-    IS 'store an exported or Python-saved model under a name; returns its version';
+COMMENT ON FUNCTION corgipile.import IS 'store an exported or Python-saved model under a name; returns its version';

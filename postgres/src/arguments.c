@@ -115,10 +115,9 @@ static int64 read_list(const CorgiArguments *a, const CorgiModel *m, char *to, c
     const CorgiEncoding *e = m->encoding;
     Datum array = a->literal ? parse_literal(a->row[0].value) : a->row[0].value;
     Oid type = a->literal ? FLOAT8OID : a->types[0];
-    int64 read_count;
     if (e == NULL)
         return corgi_read_array(array, type, m->bytes, m->width, to, why);
-    read_count = corgi_read_array_with_nulls(array, type, m->bytes, m->width, to, why);
+    int64 read_count = corgi_read_array_with_nulls(array, type, m->bytes, m->width, to, why);
     for (int64 i = 0; i < m->width && *why == NULL && read_count == m->width; i++) {
         const CorgiEncoder *one = &e->features[corgi_takes_columns(m) ? i : 0];
         if (one->filled)
@@ -140,12 +139,10 @@ static NullableDatum typed_argument(const CorgiArguments *a, int i, Oid *type)
 /* Return the model that scores a row. For models by group, the last argument selects the group's model. */
 CorgiCached *corgi_group_of_arguments(const CorgiArguments *a, CorgiCached *c)
 {
-    NullableDatum value;
-    Oid type;
     if (!a->grouped)
         return c;
-    value = a->row[a->count];
-    type = a->given[a->count];
+    NullableDatum value = a->row[a->count];
+    Oid type = a->given[a->count];
     if (type == UNKNOWNOID && !value.isnull)
         value.value = CStringGetTextDatum(DatumGetCString(value.value));
     return corgi_cached_group(
@@ -157,10 +154,9 @@ bool corgi_score_arguments(const CorgiArguments *a, CorgiCached *c)
 {
     Oid *types = palloc(sizeof *types * (Size) a->count);
     NullableDatum *row = palloc(sizeof *row * (Size) a->count);
-    bool scored;
     for (int i = 0; i < a->count; i++)
         row[i] = typed_argument(a, i, &types[i]);
-    scored = corgi_score_hashed(c, types, row);
+    bool scored = corgi_score_hashed(c, types, row);
     pfree(types);
     pfree(row);
     return scored;

@@ -1,6 +1,5 @@
 /* Arguments of a call that predicts. */
-#ifndef CORGIPILE_ARGUMENTS_H
-#define CORGIPILE_ARGUMENTS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -24,5 +23,3 @@ extern bool corgi_takes_columns(const CorgiModel *m);
 extern int64 corgi_read_arguments(const CorgiArguments *a, const CorgiModel *m, char *to);
 extern bool corgi_encode_arguments(const CorgiArguments *a, const CorgiModel *m, char *to);
 extern bool corgi_score_arguments(const CorgiArguments *a, CorgiCached *c);
-
-#endif

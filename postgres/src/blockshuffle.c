@@ -141,10 +141,7 @@ static const CustomExecMethods exec_methods = {.CustomName = "BlockShuffle",
 
 static Node *create_block_scan(CustomScan *scan)
 {
-    BlockState *s = (BlockState *) newNode(sizeof(BlockState), T_CustomScanState);
-    s->css.methods = &exec_methods;
-    corgi_show_name(scan);
-    return (Node *) s;
+    return corgi_create_state(scan, sizeof(BlockState), &exec_methods);
 }
 
 const CustomScanMethods corgi_block_methods = {CORGI_PREFIX "BlockShuffle", create_block_scan};

@@ -15,10 +15,10 @@ enum { HUGE_PAGE_BYTES = 2 << 20 };
 static void *allocate_pages(int64 count, size_t bytes)
 {
     Size size = (Size) Max(count, 1) * bytes;
-    char *memory;
     if (size < 2 * HUGE_PAGE_BYTES)
         return MemoryContextAllocHuge(CurrentMemoryContext, size);
-    memory = (char *) TYPEALIGN(HUGE_PAGE_BYTES, MemoryContextAllocHuge(CurrentMemoryContext, size + HUGE_PAGE_BYTES));
+    char *memory =
+        (char *) TYPEALIGN(HUGE_PAGE_BYTES, MemoryContextAllocHuge(CurrentMemoryContext, size + HUGE_PAGE_BYTES));
 #ifdef MADV_HUGEPAGE
     (void) madvise(memory, size, MADV_HUGEPAGE);
 #endif

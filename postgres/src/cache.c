@@ -22,8 +22,7 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     Oid types[] = {TEXTOID};
     Datum values[1];
     bool null;
-    CorgiCaller caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     if (saved_plan == NULL) {
         SPIPlanPtr plan = SPI_prepare(version_query, lengthof(types), types);
         if (plan == NULL || SPI_keepplan(plan) != 0)
@@ -36,15 +35,13 @@ CorgiVersion corgi_find_model(const char *name, CorgiRight right)
     if (SPI_processed > 0) {
         HeapTuple row = SPI_tuptable->vals[0];
         TupleDesc columns = SPI_tuptable->tupdesc;
-        CorgiHolders holders;
         version.writer = DatumGetTransactionId(SPI_getbinval(row, columns, 1, &null));
         version.command = DatumGetCommandId(SPI_getbinval(row, columns, 2, &null));
         version.place = *(ItemPointer) DatumGetPointer(SPI_getbinval(row, columns, 3, &null));
-        holders = corgi_holders_at(row, columns, 4);
+        CorgiHolders holders = corgi_holders_at(row, columns, 4);
         corgi_check_right(right, caller.user, &holders, name);
     }
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     return version;
 }
 
@@ -129,15 +126,14 @@ static void forget_groups(CorgiCached *c)
 /* Return the model of a group, valid until the next call. Groups stay cached within work_mem. */
 CorgiCached *corgi_cached_group(CorgiCached *c, int64 k)
 {
-    MemoryContext outside = CurrentMemoryContext, context;
-    CorgiCached *member;
+    MemoryContext outside = CurrentMemoryContext;
     if (c->each[k] != NULL)
         return c->each[k];
     if (c->ready / 1024 >= (Size) work_mem)
         forget_groups(c);
-    context = AllocSetContextCreate(outside, "corgipile model of a group", ALLOCSET_SMALL_SIZES);
+    MemoryContext context = AllocSetContextCreate(outside, "corgipile model of a group", ALLOCSET_SMALL_SIZES);
     MemoryContextSwitchTo(context);
-    member = palloc0(sizeof *member);
+    CorgiCached *member = palloc0(sizeof *member);
     member->context = context;
     member->name = c->name;
     member->model = corgi_model_of_group(c->model, k);

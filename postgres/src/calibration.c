@@ -4,7 +4,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 
 PG_FUNCTION_INFO_V1(corgipile_calibration);
 
@@ -32,13 +31,11 @@ static void count_calibration_row(CorgiWatch *w, double label, double weight, co
 {
     Bins *b = (Bins *) w;
     const CorgiModel *m = b->model;
-    double share;
-    Bin *bin;
     memset(b->shares, 0, sizeof *b->shares * (Size) m->classes);
     memcpy(b->shares + (m->outputs == 1), scores, sizeof *scores * (Size) m->outputs);
     corgi_probabilities(&m->of, b->shares, m->classes);
-    share = b->shares[b->positive];
-    bin = &b->bins[Min((int) (share * b->count), b->count - 1)];
+    double share = b->shares[b->positive];
+    Bin *bin = &b->bins[Min((int) (share * b->count), b->count - 1)];
     bin->rows++;
     bin->weight += weight;
     bin->share += weight * share;
@@ -65,9 +62,8 @@ Datum corgipile_calibration(PG_FUNCTION_ARGS)
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     Bins b = {.watch = {.row = count_calibration_row}, .count = PG_ARGISNULL(BINS) ? 0 : PG_GETARG_INT32(BINS)};
     char *name;
-    CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_evaluate(fcinfo, &name);
+    CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
     corgi_need_classes(m, name, "calibration");

@@ -1,6 +1,5 @@
 /* Array of small codes, one per training row, as wide as the largest code needs. */
-#ifndef CORGIPILE_CODES_H
-#define CORGIPILE_CODES_H
+#pragma once
 
 #include "postgres.h"
 
@@ -23,5 +22,3 @@ static inline int64 corgi_code_at(const CorgiCodes *c, int64 row)
     default: return ((const int32 *) c->codes)[row];
     }
 }
-
-#endif

@@ -4,9 +4,6 @@
 
 #include "access/detoast.h"
 #include "mb/pg_wchar.h"
-#include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
-#include "utils/lsyscache.h"
 #include "utils/numeric.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
@@ -168,12 +165,8 @@ static int64 read_numerics(Datum array, int bytes, int64 width, char *to, const 
 static int64 read_holed(Datum array, Oid type, int bytes, int64 width, char *to)
 {
     Datum *values;
-    bool *nulls, by_value;
-    int16 length;
-    char align;
-    int count;
-    get_typlenbyvalalign(type, &length, &by_value, &align);
-    deconstruct_array(DatumGetArrayTypeP(array), type, length, by_value, align, &values, &nulls, &count);
+    bool *nulls;
+    int count = corgi_elements(array, &values, &nulls);
     for (int i = 0; i < count && count == width; i++)
         if (nulls[i])
             corgi_put_same(NAN, 1, bytes, to + i * bytes);
@@ -187,10 +180,9 @@ static int64 read_holed(Datum array, Oid type, int bytes, int64 width, char *to)
 int64 corgi_read_array(Datum array, Oid type, int bytes, int64 width, char *to, const char **why)
 {
     enum cp_type from = corgi_stored_type(type);
-    CorgiList list;
     if (type == NUMERICOID)
         return read_numerics(array, bytes, width, to, why);
-    list = corgi_open_list(array, type, why);
+    CorgiList list = corgi_open_list(array, type, why);
     if (list.numbers != NULL && list.count == width)
         corgi_copy_numbers(to, bytes, list.numbers, from, width);
     corgi_close_list(&list);
@@ -231,16 +223,14 @@ int64 corgi_row_width(const CorgiSource *s, TupleTableSlot *row)
     const CorgiColumn *c = s->features;
     const char *why = NULL;
     bool null;
-    Datum value;
-    int64 width;
     if (!c->list)
         return corgi_scalar_width(s);
-    value = slot_getattr(row, c->attnum, &null);
+    Datum value = slot_getattr(row, c->attnum, &null);
     if (null && s->lenient)
         return 0;
     if (null)
         corgi_null_value(c, row, "feature");
-    width = read_array(s, value, -1, NULL, &why);
+    int64 width = read_array(s, value, -1, NULL, &why);
     if (why != NULL)
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     if (width < 1)
@@ -254,14 +244,13 @@ static void read_list(const CorgiSource *s, TupleTableSlot *row, int64 width, ch
     const CorgiColumn *c = s->features;
     Datum value = row->tts_values[c->attnum - 1];
     const char *why = NULL;
-    int64 count;
     if (unlikely(row->tts_isnull[c->attnum - 1])) {
         if (!s->lenient)
             corgi_null_value(c, row, "feature");
         corgi_put_same(NAN, width, s->bytes, to);
         return;
     }
-    count = read_array(s, value, width, to, &why);
+    int64 count = read_array(s, value, width, to, &why);
     if (c->encoder != NULL && c->encoder->filled && why == NULL && count == width)
         corgi_fill(c->encoder->fill, width, s->bytes, to);
     if (unlikely(why != NULL))

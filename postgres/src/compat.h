@@ -1,6 +1,5 @@
 /* Differences between PostgreSQL 15, 16, 17 and 18. */
-#ifndef CORGIPILE_COMPAT_H
-#define CORGIPILE_COMPAT_H
+#pragma once
 
 #include "postgres.h"
 
@@ -84,6 +83,4 @@
 #define CORGI_GENERIC(flags) (((flags) & EXEC_FLAG_EXPLAIN_GENERIC) != 0)
 #else
 #define CORGI_GENERIC(flags) false
-#endif
-
 #endif

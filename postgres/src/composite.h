@@ -1,6 +1,5 @@
 /* Rows passed to a function as one record. */
-#ifndef CORGIPILE_COMPOSITE_H
-#define CORGIPILE_COMPOSITE_H
+#pragma once
 
 #include "postgres.h"
 
@@ -20,5 +19,3 @@ extern bool corgi_is_record(Oid type);
 extern CorgiRecord *corgi_open_record(Datum record, const char *model, MemoryContext context);
 extern bool corgi_record_fits(const CorgiRecord *f, Datum record);
 extern void corgi_read_record(CorgiRecord *f, Datum record);
-
-#endif

@@ -46,9 +46,9 @@ static int32 class_index(const CorgiModel *m, double label)
 static void count_matrix_row(CorgiWatch *w, double label, double weight, const double *scores)
 {
     Matrix *x = (Matrix *) w;
-    Cell wanted = {.key = {class_index(x->model, label), (int32) corgi_best_class(x->model, scores)}}, *cell;
+    Cell wanted = {.key = {class_index(x->model, label), (int32) corgi_best_class(x->model, scores)}};
     bool known;
-    cell = hash_search(x->cells, &wanted.key, HASH_ENTER, &known);
+    Cell *cell = hash_search(x->cells, &wanted.key, HASH_ENTER, &known);
     if (!known)
         cell->weight = (double) (cell->rows = 0);
     cell->rows++;

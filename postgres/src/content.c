@@ -127,7 +127,6 @@ static void sample_row(void *to, const CorgiSource *part, TupleTableSlot *row)
 {
     ContentSample *k = to;
     double *numbers = k->rows + k->count * (k->features + 1);
-    cp_lens lens;
     slot_getsomeattrs(row, part->last);
     if (part->sparse)
         corgi_project_pair(part, row, numbers);
@@ -138,7 +137,7 @@ static void sample_row(void *to, const CorgiSource *part, TupleTableSlot *row)
     k->count++;
     if (k->vector == NULL || k->count < k->room)
         return;
-    lens = lens_of(k);
+    cp_lens lens = lens_of(k);
     cp_content(&lens, kernel_rows(k), &k->room, 1, k->sums, k->vector);
     k->vector += cp_content_width(k->features, k->extras);
     k->count = 0;
@@ -173,10 +172,9 @@ static void read_sampled_runs(const CorgiRun *run, Snapshot snapshot, const cp_s
 /* Compute classes, centre and scale of the sampled rows. */
 static void find_scale(ContentSample *k, const CorgiColumn *label, int64 each)
 {
-    int64 width, plain = cp_content_plain(k->features);
-    cp_lens lens;
+    int64 plain = cp_content_plain(k->features);
     find_classes(k, label);
-    width = k->features + k->extras;
+    int64 width = k->features + k->extras;
     k->center = allocate(width, sizeof *k->center);
     k->scale = allocate(width, sizeof *k->scale);
     k->turn = allocate(plain * plain, sizeof *k->turn);
@@ -184,7 +182,7 @@ static void find_scale(ContentSample *k, const CorgiColumn *label, int64 each)
     k->packed = allocate(k->count * width, sizeof *k->packed);
     cp_content_scale(kernel_rows(k), k->count, width, k->center, k->scale);
     scale_classes(k, k->scale + k->features);
-    lens = lens_of(k);
+    cp_lens lens = lens_of(k);
     cp_content_turn(&lens, k->packed, k->count, k->sums, k->turn);
     pfree(k->packed), pfree(k->rows);
     k->packed = allocate(each * width, sizeof *k->packed);
@@ -195,7 +193,7 @@ static double shared_variance(const CorgiRun *run, Snapshot snapshot)
 {
     MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "corgipile variance", ALLOCSET_DEFAULT_SIZES);
     MemoryContext outside = MemoryContextSwitchTo(context);
-    double variance, bytes = row_bytes(run);
+    double bytes = row_bytes(run);
     cp_spots spots = cp_spots_make(run->survey.rows, bytes);
     int64 few = cp_spots_few(&spots, cp_spots_first(bytes));
     ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : run->survey.width,
@@ -204,7 +202,7 @@ static double shared_variance(const CorgiRun *run, Snapshot snapshot)
     find_classes(&k, &run->source.label);
     k.packed = allocate(k.count * (k.features + k.extras), sizeof *k.packed);
     kernel_rows(&k);
-    variance = cp_alike(k.packed, few, spots.each, k.features, k.extras);
+    double variance = cp_alike(k.packed, few, spots.each, k.features, k.extras);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     return variance;
@@ -216,10 +214,9 @@ void corgi_choose_balance(CorgiRun *run, Snapshot snapshot)
 {
     CorgiOptions *o = &run->options;
     int64 dealt = run->sizes.buffer_blocks * (run->sizes.whole ? 1 : 2);
-    double variance;
     if (!o->automatic || !cp_wants_content(1, run->survey.blocks, dealt, o->batch))
         return;
-    variance = shared_variance(run, snapshot);
+    double variance = shared_variance(run, snapshot);
     o->content = cp_wants_content(variance, run->survey.blocks, dealt, o->batch);
     if (o->content)
         ereport(NOTICE, errmsg("blocks are balanced by content: neighbouring rows share %.0f%% of the variance of "
@@ -237,11 +234,10 @@ void corgi_describe_blocks(CorgiRun *run, Snapshot snapshot)
     cp_spots spots = cp_spots_make(v->rows, bytes);
     ContentSample k = {.features = run->source.sparse ? CP_CONTENT_FEATURES : v->width,
                        .labels = corgi_are_labels(run->members) ? run->members : NULL};
-    int16 *vectors;
     read_sampled_runs(run, snapshot, &spots, cp_spots_few(&spots, cp_spots_first(bytes)), &k);
     find_scale(&k, &run->source.label, spots.each);
     v->traits = (int32) cp_content_width(k.features, k.extras);
-    vectors = k.vector = allocate(spots.count * v->traits, sizeof *vectors);
+    int16 *vectors = k.vector = allocate(spots.count * v->traits, sizeof *vectors);
     read_sampled_runs(run, snapshot, &spots, spots.count, &k);
     Assert(k.vector == vectors + spots.count * v->traits);
     MemoryContextSwitchTo(outside);

@@ -1,6 +1,5 @@
 /* All declarations, for files that measure models. */
-#ifndef CORGIPILE_H
-#define CORGIPILE_H
+#pragma once
 
 #include "postgres.h"
 
@@ -9,5 +8,3 @@
 #include "members.h"
 #include "metrics.h"
 #include "operators.h"
-
-#endif

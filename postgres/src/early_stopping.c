@@ -1,8 +1,6 @@
 /* Early stopping: the weights of the epoch with the least validation loss, which predict if patience is set. */
 #include "learning.h"
 
-#include "catalog/pg_type.h"
-#include "utils/array.h"
 
 enum { HELD_LOSS = 3 }; /* index in a model's figures */
 
@@ -19,9 +17,7 @@ static double past_loss(const CorgiModel *past, int64 epoch)
 {
     Datum *values;
     bool *nulls;
-    int count;
-    deconstruct_array(DatumGetArrayTypeP(past->figures[HELD_LOSS]), FLOAT8OID, sizeof(double), FLOAT8PASSBYVAL,
-                      TYPALIGN_DOUBLE, &values, &nulls, &count);
+    int count = corgi_elements(past->figures[HELD_LOSS], &values, &nulls);
     return epoch < count && !nulls[epoch] ? DatumGetFloat8(values[epoch]) : INFINITY;
 }
 

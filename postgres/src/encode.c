@@ -7,8 +7,6 @@
 #include "io/gather.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "utils/array.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/pg_crc.h"
 
@@ -50,13 +48,12 @@ static bool encode_number(const CorgiColumn *c, Datum value, bool null, int byte
 static int64 bucket_of(const CorgiEncoder *e, const char *text, Size length)
 {
     StringInfoData named;
-    const char *utf8;
     pg_crc32 sum;
     initStringInfo(&named);
     appendStringInfo(&named, "%s%s", e->column, text ? "=" : " missing");
     if (text != NULL)
         appendBinaryStringInfo(&named, text, (int) length);
-    utf8 = pg_server_to_any(named.data, named.len, PG_UTF8);
+    const char *utf8 = pg_server_to_any(named.data, named.len, PG_UTF8);
     INIT_TRADITIONAL_CRC32(sum);
     COMP_TRADITIONAL_CRC32(sum, utf8, strlen(utf8));
     FIN_TRADITIONAL_CRC32(sum);
@@ -76,14 +73,12 @@ static int64 code_of(const CorgiEncoder *e, const char *text, Size length)
 static bool find_code(const CorgiColumn *c, Datum value, bool null, int64 *code)
 {
     static MemoryContext texts = NULL;
-    MemoryContext outside;
     Size length = 0;
-    const char *text;
     if (texts == NULL)
         texts = AllocSetContextCreate(TopMemoryContext, "corgipile categories", ALLOCSET_SMALL_SIZES);
-    outside = MemoryContextSwitchTo(texts);
+    MemoryContext outside = MemoryContextSwitchTo(texts);
     MemoryContextReset(texts); /* an error may have left some */
-    text = null ? NULL : corgi_text_of(c->type, value, &length);
+    const char *text = null ? NULL : corgi_text_of(c->type, value, &length);
     if (text != NULL || c->encoder->null_known) /* else an unknown category */
         *code = code_of(c->encoder, text, length);
     MemoryContextSwitchTo(outside);

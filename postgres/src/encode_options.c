@@ -24,6 +24,19 @@ char *corgi_argument_text(Datum value, Oid type)
     return OidOutputFunctionCall(output, value);
 }
 
+/* Split an array. Returns its number of elements. */
+int corgi_elements(Datum array, Datum **values, bool **nulls)
+{
+    ArrayType *a = DatumGetArrayTypeP(array);
+    int16 length;
+    bool by_value;
+    char align;
+    int count;
+    get_typlenbyvalalign(ARR_ELEMTYPE(a), &length, &by_value, &align);
+    deconstruct_array(a, ARR_ELEMTYPE(a), length, by_value, align, values, nulls, &count);
+    return count;
+}
+
 /* Parse the bucket count after the colon of hash:256. */
 static int64 read_buckets(const char *text, const char *way)
 {
@@ -84,19 +97,15 @@ List *corgi_read_encode(Datum value, Oid type)
 List *corgi_read_names(Datum value, Oid type, const char *what)
 {
     Oid item = get_element_type(getBaseType(type)), output;
-    bool varlena, *nulls, by_value;
+    bool varlena, *nulls;
     Datum *values;
-    char align;
-    int16 length;
-    int count;
     List *names = NIL;
     if (type != UNKNOWNOID && TypeCategory(OidIsValid(item) ? item : getBaseType(type)) != TYPCATEGORY_STRING)
         REFUSE("%s must be names of columns, got %s", what, format_type_be(type));
     if (!OidIsValid(item))
         return list_make1(corgi_argument_text(value, type));
     getTypeOutputInfo(item, &output, &varlena);
-    get_typlenbyvalalign(item, &length, &by_value, &align);
-    deconstruct_array(DatumGetArrayTypeP(value), item, length, by_value, align, &values, &nulls, &count);
+    int count = corgi_elements(value, &values, &nulls);
     for (int i = 0; i < count; i++) {
         if (nulls[i])
             REFUSE("%s holds a NULL; column names are needed", what);

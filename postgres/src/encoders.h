@@ -1,6 +1,5 @@
 /* Encoders of columns as numbers, equivalent to corgipile.features in Python. */
-#ifndef CORGIPILE_ENCODERS_H
-#define CORGIPILE_ENCODERS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -63,5 +62,3 @@ extern double corgi_number_of(Oid type, Datum value);
 extern const char *corgi_text_of(Oid type, Datum value, Size *length);
 extern void corgi_sort_values(CorgiNames *n, Oid type);
 extern void corgi_write_value(StringInfo json, const char *text, Oid type);
-
-#endif

@@ -2,8 +2,6 @@
 #include "models.h"
 #include "safetensors.h"
 
-#include "catalog/pg_type.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "utils/builtins.h"
 
@@ -33,17 +31,11 @@ static const char *const meta_query =
 static char *meta_of(const char *name)
 {
     MemoryContext context = CurrentMemoryContext;
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    CorgiCaller caller = corgi_become_owner();
-    char *meta;
-    SPI_connect();
-    if (SPI_execute_with_args(meta_query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT ||
-        SPI_processed != 1)
+    CorgiCaller caller = corgi_open_tables();
+    if (corgi_execute_for(meta_query, name, true) != 1)
         elog(ERROR, "reading corgipile.models failed");
-    meta = MemoryContextStrdup(context, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
-    SPI_finish();
-    corgi_become_caller(caller);
+    char *meta = corgi_text_at(1, context);
+    corgi_close_tables(caller);
     return meta;
 }
 
@@ -52,13 +44,11 @@ Datum corgipile_export(PG_FUNCTION_ARGS)
 {
     char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     CorgiOutput outputs[7];
-    const CorgiModel *m;
-    int64 line, rows;
     int count = 0;
     corgi_find_model(name, CORGI_READ);
-    m = corgi_load_model(name, true);
-    line = m->width + 1;
-    rows = m->outputs * Max(m->groups, 1);
+    const CorgiModel *m = corgi_load_model(name, true);
+    int64 line = m->width + 1;
+    int64 rows = m->outputs * Max(m->groups, 1);
     if (m->learnt != NULL) { /* 8-byte tensors first, so that all numbers are aligned */
         outputs[count++] = (CorgiOutput){"center", 8, 0, m->width, m->learnt, line};
         outputs[count++] = (CorgiOutput){"scale", 8, 0, m->width, m->learnt + line, line};

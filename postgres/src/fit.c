@@ -7,9 +7,7 @@
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/pg_enum.h"
-#include "catalog/pg_type.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
@@ -20,10 +18,9 @@ static void add_enum(Oid type, CorgiNames *names)
     ScanKeyData key;
     Relation rel = table_open(EnumRelationId, AccessShareLock),
              index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
-    SysScanDesc scan;
     HeapTuple row;
     ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(type));
-    scan = systable_beginscan_ordered(rel, index, NULL, 1, &key);
+    SysScanDesc scan = systable_beginscan_ordered(rel, index, NULL, 1, &key);
     while (HeapTupleIsValid(row = systable_getnext_ordered(scan, ForwardScanDirection))) {
         const char *label = NameStr(((Form_pg_enum) GETSTRUCT(row))->enumlabel);
         corgi_add_name(names, label, strlen(label));
@@ -105,10 +102,9 @@ static void add_class(const CorgiRun *run, const CorgiSource *part, TupleTableSl
     CorgiNames *classes = part->encoding->classes;
     int64 most = corgi_max_classes(run->options.kind);
     Size length;
-    const char *text;
     if (row->tts_isnull[c->attnum - 1])
         return;
-    text = corgi_text_of(c->type, row->tts_values[c->attnum - 1], &length);
+    const char *text = corgi_text_of(c->type, row->tts_values[c->attnum - 1], &length);
     corgi_add_name(classes, text, length);
     if (likely(classes->count <= most))
         return;
@@ -181,11 +177,11 @@ void corgi_fit_encoding(CorgiRun *run, CustomScanState *blocks)
 {
     CorgiSource *s = &run->source;
     CorgiEncoding *e = s->encoding;
-    bool classes, features = false;
+    bool features = false;
     int64 rows;
     if (e == NULL || e == run->options.encoding)
         return;
-    classes = e->classes != NULL && run->options.classes == NULL;
+    bool classes = e->classes != NULL && run->options.classes == NULL;
     for (int i = 0; i < e->count; i++) {
         features |= needs_fit(&e->features[i]);
         e->features[i].total = palloc0(sizeof(cp_sum));

@@ -9,7 +9,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/builtins.h"
 
 enum { SPLIT = 0x5B117, MAX_FOLDS = 1000, COLUMNS = 7 }; /* SPLIT: TAG of corgipile/tables/splitting.py */
 
@@ -56,7 +55,7 @@ static int read_fold_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nul
     Datum given[FOLD_ARGUMENTS];
     bool given_nulls[FOLD_ARGUMENTS];
     Oid given_types[FOLD_ARGUMENTS];
-    int next = 0, folds;
+    int next = 0;
     corgi_take_arguments(fcinfo, given, given_nulls, given_types, FOLD_ARGUMENTS);
     for (int i = 0; i < ARG_COUNT; i++) {
         int missing = 0;
@@ -66,7 +65,7 @@ static int read_fold_arguments(FunctionCallInfo fcinfo, Datum *values, bool *nul
         types[i] = missing < lengthof(absent) ? absent[missing].type : given_types[next];
         values[i] = missing < lengthof(absent) ? BoolGetDatum(false) : given[next++];
     }
-    folds = given_nulls[ARG_FOLDS] ? 0 : DatumGetInt32(given[ARG_FOLDS]);
+    int folds = given_nulls[ARG_FOLDS] ? 0 : DatumGetInt32(given[ARG_FOLDS]);
     if (folds < 2 || folds > MAX_FOLDS)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("folds must be 2 to %d, got %s", MAX_FOLDS,
@@ -107,7 +106,6 @@ Datum corgipile_cross_validate(PG_FUNCTION_ARGS)
     bool nulls[ARG_COUNT];
     Oid types[ARG_COUNT], kept = InvalidOid;
     CorgiOptions options = {0};
-    char *query;
     int folds = read_fold_arguments(fcinfo, values, nulls, types);
     corgi_read_options(&options, values, nulls, types);
     InitMaterializedSRF(fcinfo, 0);
@@ -117,7 +115,7 @@ Datum corgipile_cross_validate(PG_FUNCTION_ARGS)
         nulls[ARG_SOURCE] = false;
         nulls[ARG_QUERY] = true;
     }
-    query = psprintf("SELECT pg_catalog.count(*) FROM %s", corgi_write_call(values, nulls, types));
+    char *query = psprintf("SELECT pg_catalog.count(*) FROM %s", corgi_write_call(values, nulls, types));
     SPI_connect();
     for (int i = 0; i < folds; i++) {
         CorgiFold fold = {.number = i, .count = folds};

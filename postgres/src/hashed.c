@@ -24,13 +24,12 @@ static bool read_source(CorgiHashing *h, int i, Oid type, NullableDatum given)
     const CorgiHashedSource *one = &h->sources[i];
     cp_hashed_column *c = &h->columns[i];
     Size length = 0;
-    const char *text;
     if (one->kind == CP_HASHED_NUMBER) {
         double number = given.isnull ? NAN : corgi_number_of(type, given.value);
         h->numbers[i] = isnan(number) && one->filled ? one->fill : number;
         return !given.isnull || one->filled;
     }
-    text = given.isnull ? NULL : corgi_text_of(type, given.value, &length);
+    const char *text = given.isnull ? NULL : corgi_text_of(type, given.value, &length);
     c->bytes = (const uint8_t *) "";
     h->offsets[i][1] = 0;
     if (text == NULL)
@@ -46,7 +45,6 @@ static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableD
 {
     int missing_column = -1;
     int32_t end;
-    uint8_t missing;
     char *to = (char *) h->row_beside;
     MemoryContext outside = MemoryContextSwitchTo(h->texts);
     corgi_trim_hashing(h);
@@ -61,7 +59,7 @@ static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableD
             missing_column = h->beside[i];
         to += (c->encoder ? c->encoder->width : 1) * (int64) sizeof(float);
     }
-    missing = missing_column >= 0;
+    uint8_t missing = missing_column >= 0;
     h->row.bits = h->bits;
     h->row.ngrams = h->ngrams;
     h->row.columns = h->columns;
@@ -83,13 +81,12 @@ static int hash_row(CorgiHashing *h, const CorgiColumn *columns, const NullableD
 const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row)
 {
     CorgiHashing *h = corgi_hashing(s);
-    int missing_column;
     slot_getsomeattrs(row, s->last);
     for (int i = 0; i < s->feature_columns; i++) {
         AttrNumber at = s->features[i].attnum;
         h->values[i] = (NullableDatum){.value = row->tts_values[at - 1], .isnull = row->tts_isnull[at - 1]};
     }
-    missing_column = hash_row(h, s->features, h->values);
+    int missing_column = hash_row(h, s->features, h->values);
     if (unlikely(missing_column >= 0 && !s->lenient))
         ereport(ERROR, errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                 errmsg("%s has a %s in feature column \"%s\"",
@@ -104,10 +101,9 @@ const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row)
 const cp_hashed *corgi_hash_call(const CorgiEncoding *e, const Oid *types, const NullableDatum *row)
 {
     CorgiColumn *columns = palloc0(sizeof *columns * (Size) e->count);
-    int missing_column;
     for (int i = 0; i < e->count; i++)
         columns[i] = (CorgiColumn){.type = types[i], .encoder = &e->features[i]};
-    missing_column = hash_row(e->hashing, columns, row);
+    int missing_column = hash_row(e->hashing, columns, row);
     pfree(columns);
     return missing_column < 0 ? &e->hashing->row : NULL;
 }

@@ -12,7 +12,7 @@
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
 #define WRONG(...) REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, __VA_ARGS__)
 
-static bool has_name(const List *names, const char *name)
+bool corgi_has_name(const List *names, const char *name)
 {
     ListCell *cell;
     foreach (cell, names)
@@ -21,7 +21,7 @@ static bool has_name(const List *names, const char *name)
     return false;
 }
 
-static bool same_lists(const List *a, const List *b)
+bool corgi_same_names(const List *a, const List *b)
 {
     const ListCell *mine, *theirs;
     bool same = list_length(a) == list_length(b);
@@ -71,12 +71,12 @@ static List *read_json(const char *text)
 /* Parse interactions: 'city:device,city', an array of such as 'city:device', or JSON if names have a colon. */
 static List *read_interactions(Datum value, Oid type)
 {
-    List *names, *terms = NIL;
+    List *terms = NIL;
     ListCell *cell;
     const char *text = OidIsValid(get_element_type(getBaseType(type))) ? "" : corgi_argument_text(value, type);
     if (text[strspn(text, " \t\n\r")] == '[')
         return read_json(text);
-    names = *text ? split_text(text, ',') : corgi_read_names(value, type, "interactions");
+    List *names = *text ? split_text(text, ',') : corgi_read_names(value, type, "interactions");
     foreach (cell, names)
         terms = lappend(terms, split_text(lfirst(cell), ':'));
     return terms;
@@ -95,14 +95,14 @@ static void check_terms(const List *terms)
             const char *name = lfirst(inner);
             if (*name == '\0')
                 WRONG("text and interactions must name columns, got an empty name");
-            if (has_name(seen, name))
+            if (corgi_has_name(seen, name))
                 WRONG("an interaction must not repeat columns, got \"%s\" twice", name);
             seen = lappend(seen, (char *) name);
-            if (!has_name(all, name))
+            if (!corgi_has_name(all, name))
                 all = lappend(all, (char *) name);
         }
         for (int i = 0; i < foreach_current_index(cell); i++)
-            if (same_lists(list_nth(terms, i), term))
+            if (corgi_same_names(list_nth(terms, i), term))
                 WRONG("text and interactions must not repeat terms, got column \"%s\"%s twice", (char *) linitial(term),
                       list_length(term) > 1 ? " and its partners" : "");
     }
@@ -148,7 +148,7 @@ static void check_columns(const CorgiOptions *o, Relation rel)
         foreach (inner, (List *) lfirst(cell)) {
             const char *name = lfirst(inner);
             Oid type = type_of(rel, name);
-            if (has_name(o->words, name) && !corgi_is_text(getBaseType(type)))
+            if (corgi_has_name(o->words, name) && !corgi_is_text(getBaseType(type)))
                 ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
                         errmsg("text column \"%s\" is %s; text is needed", name, format_type_be(type)),
                         corgi_hint_cast(type, name));
@@ -165,7 +165,7 @@ static void report_ignored(const CorgiOptions *o, const List *others)
     ListCell *cell;
     initStringInfo(&names);
     foreach (cell, others)
-        if (!has_name(o->features, lfirst(cell)))
+        if (!corgi_has_name(o->features, lfirst(cell)))
             appendStringInfo(&names, "%s\"%s\"", names.len ? ", " : "", (char *) lfirst(cell));
     if (names.len > 0)
         ereport(NOTICE, errmsg("columns that are not hashed are ignored: %s", names.data),
@@ -181,21 +181,21 @@ void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *ot
     check_columns(o, rel);
     foreach (cell, o->terms)
         foreach (inner, (List *) lfirst(cell))
-            if (!has_name(columns, lfirst(inner)))
+            if (!corgi_has_name(columns, lfirst(inner)))
                 columns = lappend(columns, lfirst(inner));
     o->beside = o->features;
     if (all) {
         o->beside = NIL;
         foreach (cell, others)
-            if (!has_name(columns, lfirst(cell)))
+            if (!corgi_has_name(columns, lfirst(cell)))
                 o->beside = lappend(o->beside, lfirst(cell));
     }
     o->features = columns;
     o->chosen = true;
     foreach (cell, o->beside) {
-        if (has_name(o->words, lfirst(cell)))
+        if (corgi_has_name(o->words, lfirst(cell)))
             WRONG("column \"%s\" is in text and in features; remove it from one of them", (char *) lfirst(cell));
-        if (!has_name(columns, lfirst(cell)))
+        if (!corgi_has_name(columns, lfirst(cell)))
             o->features = lappend(o->features, lfirst(cell));
     }
     if (o->beside == NIL)
@@ -203,11 +203,11 @@ void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *ot
 }
 
 /* Return whether a column has its own features besides the hashed ones. */
-bool corgi_is_plain_feature(const CorgiOptions *o, const char *column) { return has_name(o->beside, column); }
+bool corgi_is_plain_feature(const CorgiOptions *o, const char *column) { return corgi_has_name(o->beside, column); }
 
 static enum cp_hashed_kind hashed_kind(const CorgiOptions *o, const CorgiColumn *c)
 {
-    if (has_name(o->words, c->name))
+    if (corgi_has_name(o->words, c->name))
         return CP_HASHED_WORDS;
     return corgi_family(c->type) == CORGI_NUMBER && c->type != BOOLOID ? CP_HASHED_NUMBER : CP_HASHED_CATEGORY;
 }
@@ -337,10 +337,10 @@ static bool same_terms(const CorgiOptions *o, const CorgiEncoding *e)
         List *names = NIL;
         for (int i = 0; i < t->count; i++)
             names = lappend(names, (char *) source_name(e, t->columns[i]));
-        same = same && same_lists(lfirst(cell), names);
+        same = same && corgi_same_names(lfirst(cell), names);
     }
     for (int i = 0; same && i < h->source_count; i++)
-        same = has_name(o->words, source_name(e, i)) == (h->sources[i].kind == CP_HASHED_WORDS);
+        same = corgi_has_name(o->words, source_name(e, i)) == (h->sources[i].kind == CP_HASHED_WORDS);
     return same;
 }
 
@@ -360,7 +360,7 @@ void corgi_resume_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns
                 errmsg("columns are hashed as by the model that warm_start goes on from: %s, hash_bits %d, ngrams %d",
                        corgi_hashed_terms(e), h->bits, h->ngrams),
                 errhint("Leave out text, interactions, hash_bits and ngrams."));
-    if (o->features != NIL && !same_lists(o->features, names_beside(e)))
+    if (o->features != NIL && !corgi_same_names(o->features, names_beside(e)))
         WRONG("warm_start \"%s\" was trained with other plain columns; leave out features",
               o->warm_start);
     o->features = columns;

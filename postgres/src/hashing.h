@@ -1,6 +1,5 @@
 /* Hashed features of columns, equivalent to corgipile.features.hashing in Python. */
-#ifndef CORGIPILE_HASHING_H
-#define CORGIPILE_HASHING_H
+#pragma once
 
 #include "postgres.h"
 
@@ -43,5 +42,3 @@ struct CorgiHashing {
     NullableDatum *values;  /* [columns] */
     MemoryContext texts;    /* of the row, if converted */
 };
-
-#endif

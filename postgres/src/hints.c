@@ -1,9 +1,7 @@
 /* Error hints for near-miss input. */
 #include "run.h"
 
-#include <math.h>
 
-#include "catalog/pg_cast.h"
 #include "catalog/pg_type.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"

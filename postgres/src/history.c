@@ -33,7 +33,6 @@ bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e)
 {
     const CorgiOptions *o = &run->options;
     int64 last = h->past + h->count;
-    int verdict;
     if (h->count == h->room) {
         h->room *= 2;
         h->epochs = repalloc_huge(h->epochs, sizeof *h->epochs * (Size) h->room);
@@ -41,7 +40,7 @@ bool corgi_add_epoch(CorgiHistory *h, const CorgiRun *run, const CorgiEpoch *e)
     }
     h->epochs[h->count++] = *e;
     h->losses[last] = e->learnt.loss;
-    verdict = cp_verdict(h->losses, last + 1, o->tolerance);
+    int verdict = cp_verdict(h->losses, last + 1, o->tolerance);
     if (verdict == CP_LOSS_GROWS)
         ereport(ERROR, errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                 errmsg("training diverged in epoch " INT64_FORMAT ": the loss is %g, after %g in the first epoch", last,
@@ -64,12 +63,6 @@ static const char *const insert_past_query =
     "u.number operator(pg_catalog.-) 1 FROM ROWS FROM (" LIST(1) ", " LIST(2) ", " LIST(3) ", " LIST(4) ", "
     LIST(5) ", " LIST(6) ", " LIST(7) ", " LIST(8) ") WITH ORDINALITY u (loss, accuracy, r2, holdout_loss, "
     "holdout_accuracy, holdout_r2, rows, seconds, number)";
-
-static void execute_history(const char *query, int count, Oid *types, Datum *values, const char *nulls)
-{
-    if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) < 0)
-        elog(ERROR, "writing corgipile.history failed");
-}
 
 /* Write an epoch's row with a prepared plan. */
 static void store_epoch(SPIPlanPtr plan, const CorgiEpoch *e, bool numbers, Datum name, int64 number)
@@ -98,7 +91,7 @@ void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const Cor
     Datum name = CStringGetTextDatum(o->name), deleted[] = {name, Int64GetDatum(same ? h->past : 0)};
     Oid deleted_types[] = {TEXTOID, INT8OID};
     SPIPlanPtr plan = SPI_prepare(insert_query, lengthof(types), types);
-    execute_history(delete_query, lengthof(deleted), deleted_types, deleted, NULL);
+    corgi_execute(delete_query, lengthof(deleted), deleted_types, deleted, NULL, false);
     if (h->past > 0 && !same) {
         Oid lists[CORGI_FIGURES + 1];
         Datum values[CORGI_FIGURES + 1];
@@ -107,7 +100,7 @@ void corgi_store_history(const CorgiHistory *h, const CorgiOptions *o, const Cor
         memcpy(values, past->figures, sizeof past->figures);
         lists[CORGI_FIGURES] = TEXTOID;
         values[CORGI_FIGURES] = name;
-        execute_history(insert_past_query, CORGI_FIGURES + 1, lists, values, NULL);
+        corgi_execute(insert_past_query, CORGI_FIGURES + 1, lists, values, NULL, false);
     }
     for (int64 i = 0; i < h->count; i++)
         store_epoch(plan, &h->epochs[i], corgi_predicts_numbers(&o->of), name, h->past + i);

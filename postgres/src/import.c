@@ -119,24 +119,17 @@ static const char *const history_query =
 static const char *const forget_query = "DELETE FROM corgipile.history WHERE model = $1";
 static const char *const version_query = "SELECT version FROM corgipile.models WHERE name = $1";
 
-static void execute(const char *query, int count, Oid *types, Datum *values, bool reads)
-{
-    if (SPI_execute_with_args(query, count, types, values, NULL, reads, 0) < 0)
-        elog(ERROR, "importing a model failed");
-}
-
 static char *text_at(int column) { return SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column); }
 
 /* Read the classes: indices of text, or else the numbers. */
 static void read_classes(Import *m, List *texts)
 {
     bool integers = strstr(m->class_type, "int") != NULL;
-    double *to;
     ListCell *cell;
     int64 i = 0;
     m->class_count = list_length(texts);
     m->weights.classes = m->class_count ? corgi_make_doubles(1, 0, m->class_count) : construct_empty_array(FLOAT8OID);
-    to = (double *) ARR_DATA_PTR(m->weights.classes);
+    double *to = (double *) ARR_DATA_PTR(m->weights.classes);
     foreach (cell, texts) {
         char *text = lfirst(cell);
         if (strcmp(m->class_type, "str") == 0)
@@ -158,21 +151,19 @@ static void read_classes(Import *m, List *texts)
 static void check_metadata(Import *m)
 {
     Oid types[] = {JSONBOID};
-    bool null, encoded;
-    const char *error, *unsupported, *lists;
-    int64 names;
-    execute(check_query, lengthof(types), types, &m->meta, true);
-    error = text_at(1);
-    unsupported = text_at(2);
+    bool null;
+    corgi_execute(check_query, lengthof(types), types, &m->meta, NULL, true);
+    const char *error = text_at(1);
+    const char *unsupported = text_at(2);
     if (unsupported != NULL)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("the extension cannot hold %s", unsupported));
     if (error != NULL)
         corgi_bad_content("%s", error);
     m->kind = text_at(3);
     m->class_type = text_at(4);
-    names = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));
-    lists = text_at(7);
-    encoded = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 8, &null));
+    int64 names = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));
+    const char *lists = text_at(7);
+    bool encoded = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 8, &null));
     m->groups = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 9, &null));
     read_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
     if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
@@ -234,11 +225,10 @@ static void read_learnt(Import *m)
                       *scale = require_tensor(m, "scale", 8, 0, m->width);
     const CorgiTensor *coef = require_tensor(m, "learnt_coef", m->bytes, m->outputs, m->width);
     const CorgiTensor *intercept = require_tensor(m, "learnt_intercept", m->bytes, 0, m->outputs);
-    double *to;
     const CorgiTensor *beside = corgi_find_tensor(&m->file, "beside");
     int64 lines = state_rows(m);
     m->learnt = corgi_make_doubles(2, m->outputs + 2 + lines, line);
-    to = (double *) ARR_DATA_PTR(m->learnt);
+    double *to = (double *) ARR_DATA_PTR(m->learnt);
     corgi_take_numbers(center, 0, m->width, to);
     corgi_take_numbers(scale, 0, m->width, to + line);
     to[line - 1] = 0;
@@ -290,7 +280,7 @@ static void read_params(Import *m)
     values[0] = m->meta;
     values[1] = CStringGetTextDatum(m->bytes == 4 ? "real" : "double precision");
     values[2] = BoolGetDatum(whole);
-    execute(params_query, lengthof(types), types, values, true);
+    corgi_execute(params_query, lengthof(types), types, values, NULL, true);
     m->params = text_at(1);
 }
 
@@ -313,12 +303,11 @@ static int64 store_import(const Import *m, const char *name, Oid user)
     Datum values[] = {CStringGetTextDatum(name), m->meta};
     bool null;
     CorgiCaller caller = corgi_become_owner();
-    int64 version;
     corgi_store_row(&row);
-    execute(forget_query, 1, types, values, false);
-    execute(history_query, 2, types, values, false);
-    execute(version_query, 1, types, values, false);
-    version = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+    corgi_execute(forget_query, 1, types, values, NULL, false);
+    corgi_execute(history_query, 2, types, values, NULL, false);
+    corgi_execute(version_query, 1, types, values, NULL, false);
+    int64 version = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     corgi_become_caller(caller);
     CommandCounterIncrement();
     PushActiveSnapshot(GetTransactionSnapshot()); /* sees what another session committed while this statement waited for
@@ -360,9 +349,8 @@ Datum corgipile_import(PG_FUNCTION_ARGS)
     }
     PG_CATCH();
     {
-        ErrorData *e;
         MemoryContextSwitchTo(outside);
-        e = CopyErrorData();
+        ErrorData *e = CopyErrorData();
         if (!is_content(e))
             PG_RE_THROW();
         FlushErrorState();

@@ -62,14 +62,11 @@ static void check_job(const CorgiOptions *o, const Datum *values, const bool *nu
 static int64 next_number(void)
 {
     bool null;
-    int64 number;
-    CorgiCaller caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     if (SPI_execute(number_query, false, 1) != SPI_OK_SELECT || SPI_processed != 1)
         elog(ERROR, "numbering a job failed");
-    number = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
-    SPI_finish();
-    corgi_become_caller(caller);
+    int64 number = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+    corgi_close_tables(caller);
     return number;
 }
 
@@ -78,10 +75,9 @@ static char *library_of(Oid function)
 {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     bool null;
-    char *library;
     if (!HeapTupleIsValid(tuple))
         elog(ERROR, "the called function no longer exists");
-    library = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &null));
+    char *library = TextDatumGetCString(SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &null));
     ReleaseSysCache(tuple);
     return library;
 }
@@ -137,17 +133,16 @@ static int start_limited(int64 id, const char *library, TimestampTz *began)
 {
     enum { JOBS_OF_ROLE = 7 };
     Oid login = GetAuthenticatedUserId();
-    int pid, running;
     if (corgi_max_jobs < 0)
         return await_worker(start_worker(id, library), began);
     LockSharedObject(AuthIdRelationId, login, JOBS_OF_ROLE, ExclusiveLock);
-    running = list_length(corgi_list_workers(false, login));
+    int running = list_length(corgi_list_workers(false, login));
     if (running >= corgi_max_jobs)
         ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
                 errmsg("role \"%s\" has %d jobs; corgipile.max_jobs allows %d at a time",
                        GetUserNameFromId(login, false), running, corgi_max_jobs),
                 errhint("Wait for another job to end."));
-    pid = await_worker(start_worker(id, library), began);
+    int pid = await_worker(start_worker(id, library), began);
     UnlockSharedObject(AuthIdRelationId, login, JOBS_OF_ROLE, ExclusiveLock);
     return pid;
 }
@@ -166,7 +161,7 @@ static void add_record(int64 id, int pid, TimestampTz began, const CorgiOptions 
     char nulls[] = "           ";
     nulls[10] = none ? 'n' : ' ';
     SPI_connect();
-    corgi_change_records(insert_query, lengthof(types), types, values, nulls);
+    corgi_execute(insert_query, lengthof(types), types, values, nulls, false);
     SPI_finish();
     corgi_become_caller(caller);
 }
@@ -178,15 +173,12 @@ Datum corgipile_train_async(PG_FUNCTION_ARGS)
     Oid types[JOB_ARGUMENTS];
     CorgiOptions options = {0};
     TimestampTz began;
-    char *call;
-    int64 id;
-    int pid;
     corgi_take_arguments(fcinfo, values, nulls, types, JOB_ARGUMENTS);
     corgi_read_options(&options, values, nulls, types);
     check_job(&options, values, nulls);
-    call = corgi_write_call(values, nulls, types);
-    id = next_number();
-    pid = start_limited(id, library_of(fcinfo->flinfo->fn_oid), &began);
+    char *call = corgi_write_call(values, nulls, types);
+    int64 id = next_number();
+    int pid = start_limited(id, library_of(fcinfo->flinfo->fn_oid), &began);
     add_record(id, pid, began, &options, call, values[ARG_TIME_LIMIT], nulls[ARG_TIME_LIMIT]);
     PG_RETURN_INT64(id);
 }

@@ -1,6 +1,5 @@
 /* Jobs: trainings in background workers. */
-#ifndef CORGIPILE_JOBS_H
-#define CORGIPILE_JOBS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -52,12 +51,9 @@ extern ArrayType *corgi_take_settings(void);
 extern void corgi_apply_settings(const ArrayType *settings);
 
 /* records.c */
-extern void corgi_change_records(const char *query, int count, Oid *types, Datum *values, const char *nulls);
 extern const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began);
 extern bool corgi_read_job(int64 id, CorgiJob *job);
 extern bool corgi_is_over(const CorgiJob *job);
 extern void corgi_mark_lost(void);
 extern List *corgi_list_workers(bool here, Oid login);
 extern void corgi_end_workers(void);
-
-#endif

@@ -4,8 +4,6 @@
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
@@ -18,22 +16,11 @@ Oid corgi_label_type(const CorgiSource *s) { return s->labels->list ? s->labels-
 /* Return the label name of multilabel models, as in Python. */
 const char *corgi_name_of_sets(const List *labels) { return list_length(labels) == 1 ? linitial(labels) : "labels"; }
 
-/* Return whether a column is one of several labels. */
-static bool is_label(const CorgiOptions *o, const char *column)
-{
-    ListCell *cell;
-    foreach (cell, o->labels)
-        if (strcmp(lfirst(cell), column) == 0)
-            return true;
-    return false;
-}
-
 /* Refuse options that multilabel training lacks. */
 void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
 {
     const char *conflict = label ? "label" : o->by ? "by" : o->holdout > 0 ? "holdout" : o->warm_start ? "warm_start"
                        : o->weights ? "weights" : classes ? "classes" : o->class_weight ? "class_weight" : NULL;
-    CorgiOptions others = *o;
     if (o->labels == NIL)
         return;
     if (conflict != NULL)
@@ -41,14 +28,12 @@ void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
     if (cp_losses[o->of.loss].labels != CP_TWO_CLASSES)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
                "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
-    if (o->weight != NULL && is_label(o, o->weight))
+    if (o->weight != NULL && corgi_has_name(o->labels, o->weight))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "column \"%s\" is a label; it cannot be the weight too", o->weight);
-    for (int i = 1; i < list_length(o->labels); i++) {
-        others.labels = list_copy_tail(o->labels, i);
-        if (is_label(&others, list_nth(o->labels, i - 1)))
+    for (int i = 1; i < list_length(o->labels); i++)
+        if (corgi_has_name(list_copy_tail(o->labels, i), list_nth(o->labels, i - 1)))
             REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "labels must not repeat columns, got \"%s\" twice",
                    (char *) list_nth(o->labels, i - 1));
-    }
 }
 
 CorgiTags corgi_make_tags(void)
@@ -83,13 +68,10 @@ static int64 label_number(const CorgiColumn *c, Datum value, TupleTableSlot *row
 /* Read the labels in an array. The next row frees the memory, because blocks have many rows. */
 static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *names, bool known, CorgiTags *t)
 {
-    bool null, by_value, *nulls;
+    bool null, *nulls;
     const Datum value = slot_getattr(row, c->attnum, &null);
     const ArrayType *array = null ? NULL : DatumGetArrayTypeP(value);
     Datum *items;
-    char align;
-    int16 length;
-    int count;
     if (unlikely(null))
         REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in label column \"%s\"; use an empty array for no "
                                                "labels",
@@ -97,8 +79,7 @@ static void read_array(const CorgiColumn *c, TupleTableSlot *row, CorgiNames *na
     if (unlikely(ARR_NDIM(array) > 1))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" is an array of %d dimensions; 1 is needed",
                corgi_row_name(c, &row->tts_tid), c->name, ARR_NDIM(array));
-    get_typlenbyvalalign(ARR_ELEMTYPE(array), &length, &by_value, &align);
-    deconstruct_array((ArrayType *) array, ARR_ELEMTYPE(array), length, by_value, align, &items, &nulls, &count);
+    int count = corgi_elements(PointerGetDatum(array), &items, &nulls);
     for (int i = 0; i < count; i++) {
         if (unlikely(nulls[i]))
             REFUSE(ERRCODE_NULL_VALUE_NOT_ALLOWED, "%s has a NULL in an array of label column \"%s\"; leave it out",
@@ -148,9 +129,8 @@ void corgi_read_tags(const CorgiSource *part, TupleTableSlot *row, CorgiNames *n
 {
     t->count = 0;
     if (part->labels->list) {
-        MemoryContext outside;
         MemoryContextReset(t->row);
-        outside = MemoryContextSwitchTo(t->row);
+        MemoryContext outside = MemoryContextSwitchTo(t->row);
         read_array(part->labels, row, names, known, t);
         MemoryContextSwitchTo(outside);
         sort_tags(t);

@@ -89,12 +89,11 @@ CorgiLearner *corgi_learner_for(const CorgiRun *run, int64 rows)
 int64 corgi_learner_bytes(const CorgiRun *run)
 {
     cp_sgd_shape shape = kernel_shape(run);
-    cp_sgd layout;
     if (corgi_hashing(&run->source) == NULL)
         return 0;
     shape.step = CP_STEP_AUTO;
     shape.l1 = shape.max_norm = 0;
-    layout = cp_sgd_layout(&shape);
+    cp_sgd layout = cp_sgd_layout(&shape);
     return (int64) layout.size +
            shape.features *
                (shape.outputs * 2 * shape.bytes + cp_sgd_optimizer_lines(&layout) * (int64) sizeof(double));
@@ -272,10 +271,9 @@ static int score_rows(CorgiLearner *m, cp_rows rows, double *scores)
     const int32_t first = 0;
     int64 outputs = m->state->outputs;
     char *out = palloc((Size) (outputs * m->state->bytes));
-    int status;
     rows.slots = rows.m = 1;
     rows.visit = &first;
-    status = cp_sgd_decide(m->state, &rows, out);
+    int status = cp_sgd_decide(m->state, &rows, out);
     if (status == CP_SGD_OK)
         cp_cast((char *) scores, 1, out, m->state->bytes == 4 ? CP_F32 : CP_F64, outputs);
     pfree(out);
@@ -341,15 +339,15 @@ void corgi_probabilities(const cp_loss_choice *of, double *scores, int64 classes
  * unknown. */
 double corgi_chance(const cp_loss_choice *of, const int64 *counts_labels, const double *weight, int64 classes)
 {
-    double rows = 0, chance, *share;
+    double rows = 0;
     if (counts_labels == NULL)
         return cp_zero_loss_of_classes(*of, classes);
-    share = palloc(sizeof *share * (Size) classes);
+    double *share = palloc(sizeof *share * (Size) classes);
     for (int64 k = 0; k < classes; k++)
         rows += share[k] = (double) counts_labels[k] * (weight ? weight[k] : 1);
     for (int64 k = 0; k < classes; k++)
         share[k] /= rows;
-    chance = cp_least_loss_of_classes(*of, share, classes);
+    double chance = cp_least_loss_of_classes(*of, share, classes);
     pfree(share);
     return chance;
 }

@@ -1,6 +1,5 @@
 /* Training: the SGD kernel, standardised features, epochs, metrics. */
-#ifndef CORGI_LEARNING_H
-#define CORGI_LEARNING_H
+#pragma once
 
 #include "postgres.h"
 
@@ -126,5 +125,3 @@ extern void corgi_check_size(const CorgiRun *run, const CorgiLearner *learner);
 extern CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner);
 extern void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHistory *history,
                               const CorgiModel *past);
-
-#endif

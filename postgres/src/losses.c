@@ -32,11 +32,10 @@ bool corgi_is_of_numbers(const cp_loss_facts *f) { return f->labels == CP_NUMBER
 cp_loss_choice corgi_loss_of(const char *kind, int64 classes)
 {
     cp_loss_choice of = {0};
-    const cp_loss_facts *f;
     enum cp_loss_reading how = cp_loss_read(kind, classes, &of);
     if (how == CP_LOSS_UNKNOWN)
         REFUSE("model must be %s, got \"%s\"", corgi_loss_names(NULL), kind);
-    f = &cp_losses[of.loss];
+    const cp_loss_facts *f = &cp_losses[of.loss];
     if (how == CP_LOSS_TAKES_NONE)
         REFUSE("a %s model has no parameter, got \"%s\"", f->name, kind);
     if (how == CP_LOSS_BAD_PARAMETER && isinf(f->below))

@@ -1,8 +1,12 @@
-/* Evaluation of a model: one pass over the rows in storage order, at learning rate 0. */
+/* Evaluation of a model on validation rows, a table or a query: one pass over the rows in storage order, at learning
+ * rate 0. */
 #include "corgipile.h"
 
 #include "access/tableam.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 enum { PART_ROWS = 4096, PART_BYTES = 1 << 20, PART_SCORES = 1 << 17 };
 
@@ -54,10 +58,9 @@ static void report_rows(const Pass *p)
     CorgiModelStack *stack = p->run.stack;
     int64 outputs = stack ? corgi_stack_outputs(stack) : corgi_learner_outputs(w->scorer),
           most = Max(PART_SCORES / outputs, 1);
-    double *scores;
     if (p->buffered == 0)
         return;
-    scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
+    double *scores = palloc(sizeof *scores * (Size) (outputs * Min(most, p->buffered)));
     for (int64 from = 0; from < p->buffered; from += most) {
         int64 count = Min(most, p->buffered - from);
         if (stack != NULL)
@@ -154,10 +157,9 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *evaluator, bool held
 {
     MemoryContext outside = CurrentMemoryContext;
     MemoryContext context = AllocSetContextCreate(outside, "corgipile measure", ALLOCSET_DEFAULT_SIZES);
-    Pass *p;
     int64 skipped;
     MemoryContextSwitchTo(context);
-    p = make_pass(run, evaluator, held);
+    Pass *p = make_pass(run, evaluator, held);
     if (evaluator != NULL)
         corgi_learner_begin(evaluator, 0);
     else if (run->stack != NULL)
@@ -170,4 +172,113 @@ cp_figures corgi_measure(const CorgiRun *run, CorgiLearner *evaluator, bool held
     if (run->truth != NULL)
         return corgi_truth_figures(run->truth);
     return evaluator ? corgi_learner_end(evaluator) : corgi_stack_end(run->stack, &skipped);
+}
+
+enum { MODEL, SOURCE, FEATURES, LABEL, QUERY, WHERE }; /* arguments */
+
+static char *text_argument(FunctionCallInfo fcinfo, int at)
+{
+    return PG_ARGISNULL(at) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(at));
+}
+
+/* Return the multilabel columns: one array column, or one per label. */
+static List *label_columns(const CorgiOptions *o, const CorgiModel *m)
+{
+    List *columns = NIL;
+    if (o->label != NULL)
+        return list_make1((char *) o->label);
+    for (int64 k = 0; k < m->labels->count; k++)
+        columns = lappend(columns, m->labels->names[k].text);
+    return columns;
+}
+
+/* Choose rows and columns to read; unnamed columns are those of training. */
+static CorgiOptions evaluation_options(FunctionCallInfo fcinfo, const CorgiModel *m, const char *name)
+{
+    CorgiOptions o = {.kind = m->kind,
+                      .of = m->of,
+                      .features = m->features,
+                      .label = m->label,
+                      .encoding = m->encoding,
+                      .query = text_argument(fcinfo, QUERY),
+                      .by = corgi_group_column(m),
+                      .where = text_argument(fcinfo, WHERE),
+                      .weight = text_argument(fcinfo, PG_NARGS() - 1)};
+    o.weight = o.weight ? o.weight : m->weight;
+    corgi_check_rows(PG_ARGISNULL(SOURCE), o.query, o.where);
+    o.source = PG_ARGISNULL(SOURCE) ? InvalidOid : PG_GETARG_OID(SOURCE);
+    if (!PG_ARGISNULL(FEATURES))
+        o.features =
+            corgi_read_names(PG_GETARG_DATUM(FEATURES), get_fn_expr_argtype(fcinfo->flinfo, FEATURES), "features");
+    if (!PG_ARGISNULL(LABEL))
+        o.label = text_argument(fcinfo, LABEL);
+    if (m->labels != NULL) {
+        o.labels = label_columns(&o, m);
+        o.label = corgi_name_of_sets(o.labels);
+    }
+    if (o.features == NIL || o.label == NULL)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("the params of model \"%s\" do not name its training columns", name),
+                errhint("Give features and label."));
+    return o;
+}
+
+/* Set the width and precision of the rows to the model's. */
+static void fit_source(CorgiRun *run, const CorgiModel *m, const char *name)
+{
+    CorgiSource *s = &run->source;
+    if (!s->features->list && corgi_scalar_width(s) != m->width)
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("there are %d feature columns; model \"%s\" was trained with " INT64_FORMAT " features",
+                       s->feature_columns, name, m->width));
+    run->survey.width = m->width;
+    s->bytes = m->bytes;
+    for (int i = 0; i < s->part_count; i++)
+        s->parts[i].bytes = m->bytes;
+}
+
+/* Load the model of a call; NULL if its name is NULL. */
+CorgiModel *corgi_model_to_evaluate(FunctionCallInfo fcinfo, char **name)
+{
+    if (PG_ARGISNULL(MODEL))
+        return NULL;
+    *name = text_argument(fcinfo, MODEL);
+    corgi_find_model(*name, CORGI_USE);
+    return corgi_load_model(*name, true);
+}
+
+/* Refuse models that predict numbers and multilabel models. */
+void corgi_need_classes(const CorgiModel *m, const char *name, const char *what)
+{
+    if (m->labels != NULL)
+        corgi_require_single(m, name, psprintf("corgipile.%s uses", what));
+    if (corgi_predicts_numbers(&m->of))
+        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                errmsg("model \"%s\" is of kind %s and predicts numbers; corgipile.%s needs a classifier", name,
+                       m->kind, what));
+}
+
+/* Measure a model on the rows of a call. `watch`, unless NULL, observes each row. */
+cp_figures corgi_evaluate_rows(FunctionCallInfo fcinfo, CorgiModel *m, const char *name, CorgiWatch *watch)
+{
+    CorgiRun run = {.options = evaluation_options(fcinfo, m, name), .watch = watch};
+    if (run.options.query != NULL)
+        corgi_open_query(&run);
+    corgi_open_source(&run.source, &run.options);
+    corgi_open_where(&run);
+    fit_source(&run, m, name);
+    if (m->groups > 0)
+        run.stack = corgi_make_evaluation_stack(m, name, run.source.sparse);
+    else if (m->labels != NULL)
+        run.truth = corgi_make_truth(m, name, &run.source);
+    else if (watch != NULL)
+        watch->scorer = corgi_model_learner(m, run.source.sparse);
+    if (watch != NULL)
+        watch->truth = run.truth;
+    CorgiLearner *evaluator = run.stack || run.truth ? NULL : corgi_model_learner(m, run.source.sparse);
+    cp_figures figures = corgi_measure(&run, evaluator, false, run.snapshot ? run.snapshot : GetActiveSnapshot());
+    corgi_check_weight(&figures, "the evaluated rows");
+    corgi_close_source(&run.source);
+    corgi_close_query(&run);
+    return figures;
 }

@@ -29,10 +29,9 @@ struct CorgiMembers {
 void corgi_begin_members(CorgiRun *run)
 {
     const CorgiSource *s = &run->source;
-    CorgiMembers *m;
     if (run->options.by == NULL && s->labels == NULL)
         return;
-    m = run->members = palloc0(sizeof *m);
+    CorgiMembers *m = run->members = palloc0(sizeof *m);
     m->names = corgi_make_names();
     m->codes = corgi_make_codes();
     m->column = s->labels == NULL ? s->by.name : s->labels->list ? s->labels->name : NULL;
@@ -153,7 +152,7 @@ static void note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *r
     const int64 before = count_of(m);
     int64 code = 0;
     Size length;
-    bool null, grows;
+    bool null;
     Datum value = slot_getattr(row, part->by.attnum, &null);
     const char *text = null ? NULL : corgi_text_of(part->by.type, value, &length);
     m->null |= null;
@@ -166,7 +165,7 @@ static void note_group(CorgiRun *run, const CorgiSource *part, TupleTableSlot *r
     if (!null)
         code = 1 + corgi_add_name(m->names, text, length);
     check_count(m, m->names->count);
-    grows = corgi_add_code(m->codes, code);
+    bool grows = corgi_add_code(m->codes, code);
     if ((grows || count_of(m) > before) && !members_fit(run))
         count_only(m);
 }
@@ -176,11 +175,10 @@ static void note_labels(CorgiRun *run, const CorgiSource *part, TupleTableSlot *
 {
     CorgiMembers *m = run->members;
     const int64 labels = m->names->count, sets = m->sets->count;
-    bool grows;
     corgi_read_tags(part, row, m->names, m->column == NULL, &m->tags);
     check_count(m, m->names->count);
-    grows = corgi_add_code(m->codes, corgi_add_name(m->sets, (const char *) m->tags.at,
-                                                    sizeof *m->tags.at * (Size) m->tags.count));
+    bool grows = corgi_add_code(
+        m->codes, corgi_add_name(m->sets, (const char *) m->tags.at, sizeof *m->tags.at * (Size) m->tags.count));
     if ((grows || m->names->count > labels || m->sets->count > sets) && !members_fit(run))
         refuse_memory(run, count_of(m));
 }
@@ -226,9 +224,7 @@ static int compare_sets(const void *a, const void *b)
 /* Renumber the sets' labels, sort the sets, and fill the matrix of labels by set. */
 static void settle_sets(CorgiMembers *m, const int32 *number)
 {
-    int32 *set_number;
     const int64 labels = m->names->count;
-    CorgiName *before;
     for (int64 i = 0; i < m->sets->count; i++) {
         int32 *own = (int32 *) m->sets->names[i].text;
         const int64 count = (int64) (m->sets->names[i].length / sizeof *own);
@@ -236,9 +232,9 @@ static void settle_sets(CorgiMembers *m, const int32 *number)
             own[k] = number[1 + own[k]];
         corgi_sort_tags(own, count);
     }
-    before = copy_names(m->sets);
+    CorgiName *before = copy_names(m->sets);
     corgi_order_names(m->sets, compare_sets);
-    set_number = new_numbers(m->sets, before);
+    int32 *set_number = new_numbers(m->sets, before);
     corgi_number_codes(m->codes, set_number + 1);
     pfree(set_number);
     m->has = palloc_extended((Size) (m->sets->count * labels), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
@@ -271,8 +267,6 @@ static void check_labels(const CorgiMembers *m)
 void corgi_settle_members(CorgiRun *run)
 {
     CorgiMembers *m = run->members;
-    CorgiName *before;
-    int32 *number;
     if (m == NULL)
         return;
     if (m->sketch != NULL)
@@ -281,10 +275,10 @@ void corgi_settle_members(CorgiRun *run)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
                 errmsg("all arrays of label column \"%s\" are empty; there is nothing to learn", m->column));
     m->settled = true;
-    before = copy_names(m->names);
+    CorgiName *before = copy_names(m->names);
     if (m->column != NULL)
         corgi_sort_values(m->names, m->type);
-    number = new_numbers(m->names, before);
+    int32 *number = new_numbers(m->names, before);
     if (m->sets == NULL)
         corgi_number_codes(m->codes, number);
     if (!members_fit(run))

@@ -1,6 +1,5 @@
 /* Members of several models: the groups of a column or the labels, and which of them each training row has. */
-#ifndef CORGI_MEMBERS_H
-#define CORGI_MEMBERS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -33,5 +32,3 @@ extern int64 corgi_set_of_row(CorgiMembers *m, const CorgiSource *part, TupleTab
 extern CorgiLabelSets corgi_label_sets(const CorgiMembers *m);
 extern char *corgi_member_name(const CorgiMembers *m, int64 k);
 extern void corgi_write_members(StringInfo json, const CorgiMembers *m);
-
-#endif

@@ -7,7 +7,6 @@
 #include "executor/spi.h"
 #include "sgd/totals.h"
 #include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/memutils.h"
 
@@ -42,30 +41,19 @@ static void refuse_damaged(const char *name, const char *why)
 
 static void fetch_model(const char *query, const char *name)
 {
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    if (SPI_execute_with_args(query, 1, types, values, NULL, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "reading corgipile.models failed");
-    if (SPI_processed == 0)
+    if (corgi_execute_for(query, name, true) == 0)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no model \"%s\"", name),
                 errhint("SELECT name FROM corgipile.models lists them."));
-}
-
-static char *text_at(int column, MemoryContext context)
-{
-    char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column);
-    return value == NULL ? NULL : MemoryContextStrdup(context, value);
 }
 
 /* Return whether an array of doubles is as large as its header states, with these dimensions or none. */
 static bool is_whole(const ArrayType *a, int dimensions)
 {
-    Size size = VARSIZE(a), head;
-    int count;
+    Size size = VARSIZE(a);
     if (size < sizeof *a || (ARR_NDIM(a) != 0 && ARR_NDIM(a) != dimensions) || size < ARR_OVERHEAD_NONULLS(ARR_NDIM(a)))
         return false;
-    count = ArrayGetNItems(ARR_NDIM(a), ARR_DIMS(a));
-    head = ARR_HASNULL(a) ? ARR_OVERHEAD_WITHNULLS(ARR_NDIM(a), count) : ARR_OVERHEAD_NONULLS(ARR_NDIM(a));
+    int count = ArrayGetNItems(ARR_NDIM(a), ARR_DIMS(a));
+    Size head = ARR_HASNULL(a) ? ARR_OVERHEAD_WITHNULLS(ARR_NDIM(a), count) : ARR_OVERHEAD_NONULLS(ARR_NDIM(a));
     return ARR_DATA_OFFSET(a) >= head && ARR_DATA_OFFSET(a) + sizeof(double) * (Size) count <= size;
 }
 
@@ -75,14 +63,13 @@ static double *doubles_at(int column, int dimensions, int64 *rows, int64 *column
     bool null;
     Datum value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column, &null);
     ArrayType *a = null ? NULL : DatumGetArrayTypeP(value);
-    Size bytes;
     double *copy;
     *rows = *columns = 0;
     if (a == NULL || !is_whole(a, dimensions) || ARR_ELEMTYPE(a) != FLOAT8OID || array_contains_nulls(a))
         return NULL;
     *columns = ARR_NDIM(a) ? ARR_DIMS(a)[ARR_NDIM(a) - 1] : 0;
     *rows = dimensions == 2 && *columns ? ARR_DIMS(a)[0] : 1;
-    bytes = sizeof *copy * (Size) (*rows * *columns);
+    Size bytes = sizeof *copy * (Size) (*rows * *columns);
     copy = MemoryContextAlloc(context, Max(bytes, 1));
     memcpy(copy, ARR_DATA_PTR(a), bytes);
     return copy;
@@ -118,20 +105,18 @@ static bool encoding_fits(const CorgiModel *m)
 static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null;
-    int64 one, outputs, intercepts;
-    int32 dims;
-    char *numbers;
+    int64 one, intercepts;
     fetch_model(weights_query, name);
-    dims = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
-    m->kind = text_at(1, context);
+    int32 dims = DatumGetInt32(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
+    m->kind = corgi_text_at(1, context);
     m->class_values = doubles_at(3, 1, &one, &m->classes, context);
     m->coefficients = doubles_at(4, 2, &m->outputs, &m->width, context);
     m->intercepts = doubles_at(5, 1, &one, &intercepts, context);
-    numbers = text_at(6, context);
+    char *numbers = corgi_text_at(6, context);
     m->of = corgi_loss_of(m->kind, m->classes);
     m->bytes = numbers != NULL && strcmp(numbers, "real") == 0 ? 4 : 8;
     corgi_load_members(m, name, context);
-    outputs = corgi_outputs(&m->of, m->classes) * (m->labels ? m->labels->count : Max(m->groups, 1));
+    int64 outputs = corgi_outputs(&m->of, m->classes) * (m->labels ? m->labels->count : Max(m->groups, 1));
     if (m->class_values == NULL || m->coefficients == NULL || m->intercepts == NULL || m->width < 1 ||
         m->width != dims || m->outputs != outputs || intercepts != outputs ||
         (cp_losses[m->of.loss].labels == CP_TWO_CLASSES && m->classes != 2))
@@ -148,14 +133,13 @@ static void load_weights(CorgiModel *m, const char *name, MemoryContext context)
 static void load_history(CorgiModel *m, const char *name, MemoryContext context)
 {
     bool null;
-    int64 one, found, last;
-    TupleDesc columns;
+    int64 one, found;
     fetch_model(figures_query, name);
-    columns = SPI_tuptable->tupdesc;
+    TupleDesc columns = SPI_tuptable->tupdesc;
     m->epochs = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 1, &null));
     if (m->epochs == 0)
         return;
-    last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 2, &null));
+    int64 last = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], columns, CORGI_FIGURES + 2, &null));
     m->losses = doubles_at(1, 1, &one, &found, context);
     if (m->losses == NULL || last != m->epochs - 1)
         refuse_damaged(name, "corgipile.history lacks epochs");
@@ -177,14 +161,14 @@ static List *texts_at(int column)
 /* Load the training state, if it is more than the weights. */
 static void load_learnt(CorgiModel *m, const char *name, MemoryContext context)
 {
-    bool null, fits;
+    bool null;
     int64 rows, line;
     (void) SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3, &null);
     if (null)
         return;
     m->learnt = doubles_at(3, 2, &rows, &line, context);
     m->beside = rows - m->outputs * Max(m->groups, 1) - 2;
-    fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
+    bool fits = m->learnt != NULL && m->beside >= 0 && m->beside != 1 && line == m->width + 1;
     fits = fits && ((m->groups == 0 && m->labels == NULL) || m->beside == 0);
     for (int64 i = 0; fits && i < rows * line; i++)
         fits = isfinite(m->learnt[i]) && (i / line != 1 || m->learnt[i] > 0);
@@ -218,15 +202,13 @@ static void check_features(const CorgiModel *m, const char *name)
 
 static void load_past(CorgiModel *m, const char *name, MemoryContext context)
 {
-    char *best;
     bool unknown;
-    Datum rate;
     fetch_model(past_query, name);
-    m->label = text_at(2, context);
-    m->how = text_at(4, context);
-    best = text_at(5, context);
+    m->label = corgi_text_at(2, context);
+    m->how = corgi_text_at(4, context);
+    char *best = corgi_text_at(5, context);
     m->best = best == NULL ? -1 : atol(best);
-    rate = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &unknown);
+    Datum rate = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &unknown);
     m->rate = unknown ? 0 : DatumGetFloat8(rate);
     load_learnt(m, name, context);
     m->features = features_at(name, context);
@@ -240,13 +222,11 @@ CorgiModel *corgi_load_model(const char *name, bool past)
 {
     MemoryContext context = CurrentMemoryContext;
     CorgiModel *m = palloc0(sizeof *m);
-    CorgiCaller caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     load_weights(m, name, context);
     if (past)
         load_past(m, name, context);
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     MemoryContextSwitchTo(context);
     return m;
 }
@@ -255,19 +235,16 @@ CorgiModel *corgi_load_model(const char *name, bool past)
 List *corgi_model_columns(const char *name, bool needed)
 {
     MemoryContext context = CurrentMemoryContext;
-    List *columns;
     char *by;
-    CorgiCaller caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     fetch_model(columns_query, name);
-    columns = features_at(name, context);
-    if (columns != NIL && (by = text_at(2, context)) != NULL) {
+    List *columns = features_at(name, context);
+    if (columns != NIL && (by = corgi_text_at(2, context)) != NULL) {
         MemoryContext before = MemoryContextSwitchTo(context);
         columns = lappend(columns, by);
         MemoryContextSwitchTo(before);
     }
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     if (columns == NIL && needed)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("the params of model \"%s\" do not name its training columns", name),

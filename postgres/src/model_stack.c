@@ -206,7 +206,6 @@ static int learn_model(CorgiModelStack *c, const CorgiRun *run, int64 k, const i
 {
     CorgiLearner *learner = seated_learner(c, k);
     const cp_figures before = corgi_learner_figures(learner);
-    cp_figures after;
     int status = CP_SGD_OK;
     int64 done = 0;
     corgi_learner_count(learner, run, visit, count);
@@ -221,7 +220,7 @@ static int learn_model(CorgiModelStack *c, const CorgiRun *run, int64 k, const i
     if (note_failure(c, k, status))
         return CP_SGD_OK;
     *refused = status != CP_SGD_OK ? visit[done] : 0;
-    after = corgi_learner_figures(learner);
+    cp_figures after = corgi_learner_figures(learner);
     c->so_far.rows += after.rows - before.rows;
     c->so_far.loss += after.loss * after.weight - before.loss * before.weight;
     c->so_far.weight += after.weight - before.weight;

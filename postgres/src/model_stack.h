@@ -1,7 +1,6 @@
 /* One or several models that learn from one read. Every row goes to the one model, to its group's, or to those of all
  * labels. */
-#ifndef CORGI_MODEL_STACK_H
-#define CORGI_MODEL_STACK_H
+#pragma once
 
 #include "postgres.h"
 
@@ -35,5 +34,3 @@ enum {
                         2 * sizeof(bool) + sizeof(int32) + sizeof(CorgiName),
     CORGI_LABEL_BYTES = sizeof(void *) + sizeof(int64) + sizeof(int)
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Stored models: loading, caching, writing. */
-#ifndef CORGI_MODELS_H
-#define CORGI_MODELS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -95,5 +94,3 @@ extern void corgi_store_row(const CorgiRow *row);
 /* state.c */
 extern void corgi_write_encoding(StringInfo json, const CorgiEncoding *e, const char *label, bool strict);
 extern CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context);
-
-#endif

@@ -82,28 +82,16 @@ static void read_group_values(struct CorgiGroupIndex *known, List *values, List 
     }
 }
 
-/* Run a query about a model. Returns whether it has a row. */
-static bool fetch_model(const char *query, const char *name)
-{
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, true, 1) != SPI_OK_SELECT)
-        elog(ERROR, "reading corgipile.models failed");
-    return SPI_processed > 0;
-}
-
 /* Load the labels of a multilabel model, if any. */
 static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
 {
-    MemoryContext before;
-    List *texts;
     ListCell *cell;
     bool null;
-    if (!fetch_model(labels_query, name))
+    if (corgi_execute_for(labels_query, name, true) == 0)
         return;
-    texts = texts_at(1);
+    List *texts = texts_at(1);
     m->whole = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
-    before = MemoryContextSwitchTo(context);
+    MemoryContext before = MemoryContextSwitchTo(context);
     m->labels = corgi_make_names();
     foreach (cell, texts)
         corgi_add_name(m->labels, lfirst(cell), strlen(lfirst(cell)));
@@ -116,18 +104,16 @@ static void load_labels(CorgiModel *m, const char *name, MemoryContext context)
 /* Load a model's groups or labels, if any. Called within SPI. */
 void corgi_load_members(CorgiModel *m, const char *name, MemoryContext context)
 {
-    MemoryContext before;
-    List *texts, *kinds;
     bool null;
     load_labels(m, name, context);
-    if (!fetch_model(groups_query, name))
+    if (corgi_execute_for(groups_query, name, true) == 0)
         return;
     m->groups = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     if (null || m->groups == 0)
         refuse_damaged(name, "groups");
-    texts = texts_at(3);
-    kinds = texts_at(4);
-    before = MemoryContextSwitchTo(context);
+    List *texts = texts_at(3);
+    List *kinds = texts_at(4);
+    MemoryContext before = MemoryContextSwitchTo(context);
     m->known = palloc0(sizeof *m->known);
     m->known->by = pstrdup(SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2));
     m->known->values = corgi_make_names();
@@ -165,10 +151,9 @@ static const char *json_type(Oid type)
 /* Return the text of a group value. A numeric keeps its digits, so that only a whole one matches. */
 static const char *group_text(Oid type, Datum value, Size *length)
 {
-    char *text;
     if (type != NUMERICOID)
         return corgi_text_of(type, value, length);
-    text = DatumGetCString(DirectFunctionCall1(numeric_out, DirectFunctionCall1(numeric_trim_scale, value)));
+    char *text = DatumGetCString(DirectFunctionCall1(numeric_out, DirectFunctionCall1(numeric_trim_scale, value)));
     *length = strlen(text);
     return text;
 }

@@ -3,12 +3,7 @@
 
 #include <math.h>
 
-#include "fmgr.h"
-#include "funcapi.h"
 #include "sgd/state.h"
-#include "utils/builtins.h"
-
-PG_FUNCTION_INFO_V1(corgipile_evaluate_labels);
 
 enum { MAX_LABEL_BYTES = 4 << 20, SCORES_PER_CALL = 1 << 17 }; /* of buffered rows' labels; per kernel call */
 
@@ -159,11 +154,13 @@ void corgi_f1_metrics(const CorgiTally *t, double *figures)
 
 const CorgiTally *corgi_truth_tallies(const CorgiTruth *t) { return t->tallies; }
 
-/* Compute micro and macro averages of precision, recall and F1; 0 / 0 counts as 0. */
-static void fill_means(const CorgiTruth *t, double *micro, double *macro)
+/* Compute the share of rows whose labels are all right, then micro and macro averages of precision, recall and F1, in
+ * which 0 / 0 counts as 0. */
+void corgi_truth_metrics(const CorgiTruth *t, double weight, double *right, double *micro, double *macro)
 {
     const int64 labels = t->model->outputs;
     CorgiTally all = {.rows = 0};
+    *right = ratio(t->right, weight);
     for (int64 k = 0; k < labels; k++) {
         double figures[3];
         corgi_f1_metrics(&t->tallies[k], figures);
@@ -176,36 +173,4 @@ static void fill_means(const CorgiTruth *t, double *micro, double *macro)
     corgi_f1_metrics(&all, micro);
     for (int i = 0; i < 3; i++)
         micro[i] = isnan(micro[i]) ? 0 : micro[i];
-}
-
-/* evaluate_labels(model, ...): metrics of a multilabel model. */
-Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
-{
-    TupleDesc columns;
-    CorgiWatch watch = {0};
-    CorgiModel *m;
-    cp_figures f;
-    char *name;
-    double figures[9] = {0};
-    Datum values[10];
-    bool nulls[10] = {false};
-    if (get_call_result_type(fcinfo, NULL, &columns) != TYPEFUNC_COMPOSITE || columns->natts != lengthof(values))
-        elog(ERROR, "corgipile.evaluate_labels returns a row of %d columns", (int) lengthof(values));
-    m = corgi_model_to_evaluate(fcinfo, &name);
-    if (m == NULL)
-        PG_RETURN_NULL();
-    if (m->labels == NULL)
-        ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("model \"%s\" has one label a row; use corgipile.evaluate", name));
-    f = corgi_evaluate_rows(fcinfo, m, name, &watch);
-    figures[0] = f.loss;
-    figures[1] = f.score;
-    figures[2] = ratio(watch.truth->right, f.weight);
-    fill_means(watch.truth, figures + 3, figures + 6);
-    for (int i = 0; i < lengthof(figures); i++) {
-        values[i] = Float8GetDatum(figures[i]);
-        nulls[i] = f.rows == 0;
-    }
-    values[lengthof(figures)] = Int64GetDatum(f.rows);
-    PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(columns, values, nulls)));
 }

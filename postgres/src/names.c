@@ -42,10 +42,9 @@ static int64 table_slot(const CorgiNames *n, const char *text, Size length, uint
 /* Return the number of a text, or CORGI_UNNAMED. */
 int64 corgi_find_name(CorgiNames *n, const char *text, Size length)
 {
-    int64 found;
     if (n->last < n->count && is_name(&n->names[n->last], text, length))
         return n->last;
-    found = n->table[table_slot(n, text, length, hash_bytes((const unsigned char *) text, (int) length))] - 1;
+    int64 found = n->table[table_slot(n, text, length, hash_bytes((const unsigned char *) text, (int) length))] - 1;
     n->last = Max(found, 0);
     return found;
 }
@@ -72,12 +71,11 @@ static void grow_table(CorgiNames *n)
 int64 corgi_add_name(CorgiNames *n, const char *text, Size length)
 {
     int64 found = corgi_find_name(n, text, length);
-    CorgiName *new;
     if (found != CORGI_UNNAMED)
         return found;
     if (n->count == n->room)
         grow_table(n);
-    new = &n->names[n->count];
+    CorgiName *new = &n->names[n->count];
     new->text = MemoryContextAlloc(n->context, length + 1);
     memcpy(new->text, text, length);
     new->text[length] = '\0';

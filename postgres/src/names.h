@@ -1,6 +1,5 @@
 /* Texts with numbers: the classes of a label, the categories of a column. */
-#ifndef CORGIPILE_NAMES_H
-#define CORGIPILE_NAMES_H
+#pragma once
 
 #include "postgres.h"
 
@@ -29,5 +28,3 @@ extern const char *corgi_list_names(const CorgiNames *n);
 
 /* Number of an absent text. */
 enum { CORGI_UNNAMED = -1 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Numbers in their stored form. */
-#ifndef CORGIPILE_NUMBERS_H
-#define CORGIPILE_NUMBERS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -43,10 +42,9 @@ static inline int32 corgi_head(const char *body, int word)
 static inline bool corgi_plain_list(const char *stored, Oid type, CorgiList *list)
 {
     const char *body = VARDATA_ANY(stored);
-    int64 size;
     if (VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored))
         return false;
-    size = VARSIZE_ANY_EXHDR(stored);
+    int64 size = VARSIZE_ANY_EXHDR(stored);
     list->count = size < CORGI_HEAD ? 0 : corgi_head(body, CORGI_LENGTH);
     list->numbers = body + CORGI_HEAD;
     if (size == CORGI_EMPTY_HEAD)
@@ -63,5 +61,3 @@ static inline void corgi_copy_numbers(char *to, int bytes, const char *from, enu
     else
         cp_cast(to, bytes == sizeof(double), from, type, count);
 }
-
-#endif

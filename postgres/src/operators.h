@@ -1,7 +1,6 @@
 /* Shared declarations of the three operators: SGD requests steps from TupleShuffle, which requests rows from
  * BlockShuffle. */
-#ifndef CORGIPILE_OPERATORS_H
-#define CORGIPILE_OPERATORS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -39,8 +38,6 @@ extern void corgi_explain_learning(const CorgiRun *run, ExplainState *es);
 
 /* planner.c */
 #define CORGI_PREFIX "corgipile." /* prefix of our operators' registered names */
-extern void corgi_show_name(CustomScan *scan);
+extern Node *corgi_create_state(CustomScan *scan, Size bytes, const CustomExecMethods *methods);
 extern void corgi_install_planner(void);
 extern TupleTableSlot *corgi_never_executed(CustomScanState *node);
-
-#endif

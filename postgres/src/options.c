@@ -6,7 +6,6 @@
 
 #include "catalog/pg_type.h"
 #include "plan/plan.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/fmgrprotos.h"
@@ -27,14 +26,13 @@ static const char *const arguments[ARG_COUNT] = {
 /* Parse balance: true, false or 'content', possibly an untyped literal. */
 static void read_balance(CorgiOptions *o, Datum value, Oid type)
 {
-    const char *word;
     if (type == BOOLOID) {
         o->balance = DatumGetBool(value);
         return;
     }
     if (type != UNKNOWNOID && type != TEXTOID && type != VARCHAROID)
         REFUSE("balance must be true, false or 'content', got %s", format_type_be(type));
-    word = type == UNKNOWNOID ? DatumGetCString(value) : TextDatumGetCString(value);
+    const char *word = type == UNKNOWNOID ? DatumGetCString(value) : TextDatumGetCString(value);
     o->content = strcmp(word, "content") == 0;
     if (!o->content && !parse_bool(word, &o->balance))
         REFUSE("balance must be true, false or 'content', got \"%s\"", word);
@@ -44,10 +42,9 @@ static void read_balance(CorgiOptions *o, Datum value, Oid type)
 /* Parse order and balance. Without `balance`, orders balanced and auto balance blocks. */
 static void read_order(CorgiOptions *o, Datum name, Datum balance, bool unset, Oid type)
 {
-    bool balanced;
     o->order_name = TextDatumGetCString(name);
     o->automatic = strcmp(o->order_name, "auto") == 0;
-    balanced = o->automatic || strcmp(o->order_name, "balanced") == 0;
+    bool balanced = o->automatic || strcmp(o->order_name, "balanced") == 0;
     o->automatic &= unset;
     o->balance = balanced;
     if (!unset)
@@ -64,9 +61,8 @@ List *corgi_text_list(Datum array)
 {
     Datum *texts;
     bool *nulls;
-    int count;
     List *list = NIL;
-    deconstruct_array(DatumGetArrayTypeP(array), TEXTOID, -1, false, TYPALIGN_INT, &texts, &nulls, &count);
+    int count = corgi_elements(array, &texts, &nulls);
     for (int i = 0; i < count; i++)
         list = lappend(list, nulls[i] ? NULL : TextDatumGetCString(texts[i]));
     return list;
@@ -181,11 +177,7 @@ static void read_classes(CorgiOptions *o, Datum value, Oid type)
 {
     Oid item = get_element_type(getBaseType(type)), input, parameter;
     Datum *values;
-    bool *nulls, by_value;
-    char align;
-    int16 length;
-    int count;
-    double *numbers;
+    bool *nulls;
     if (type == UNKNOWNOID) {
         getTypeInputInfo(TEXTARRAYOID, &input, &parameter);
         o->untyped = true;
@@ -198,9 +190,8 @@ static void read_classes(CorgiOptions *o, Datum value, Oid type)
     item = OidIsValid(item) ? getBaseType(item) : item;
     if (!corgi_is_number(item))
         REFUSE("classes are %s; an array of numbers or of text is needed", format_type_be(type));
-    get_typlenbyvalalign(item, &length, &by_value, &align);
-    deconstruct_array(DatumGetArrayTypeP(value), item, length, by_value, align, &values, &nulls, &count);
-    numbers = palloc(sizeof *numbers * (Size) Max(count, 1));
+    int count = corgi_elements(value, &values, &nulls);
+    double *numbers = palloc(sizeof *numbers * (Size) Max(count, 1));
     for (int i = 0; i < count; i++)
         numbers[i] = nulls[i] ? NAN : corgi_number_of(item, values[i]);
     set_classes(o, numbers, count);

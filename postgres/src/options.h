@@ -1,6 +1,5 @@
 /* Arguments of corgipile.train, parsed, and the losses. */
-#ifndef CORGIPILE_OPTIONS_H
-#define CORGIPILE_OPTIONS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -80,6 +79,7 @@ extern void corgi_take_step(CorgiOptions *o, const char *how, double rate);
 
 /* encode_options.c */
 extern char *corgi_argument_text(Datum value, Oid type);
+extern int corgi_elements(Datum array, Datum **values, bool **nulls);
 extern List *corgi_read_encode(Datum value, Oid type);
 extern List *corgi_read_names(Datum value, Oid type, const char *what);
 extern CorgiMissing corgi_read_missing(Datum value, Oid type, double *fill);
@@ -99,5 +99,3 @@ static inline int64 corgi_outputs(const cp_loss_choice *of, int64 classes)
 {
     return cp_loss_per_class(of->loss) ? classes : 1;
 }
-
-#endif

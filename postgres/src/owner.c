@@ -3,7 +3,10 @@
 
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -21,10 +24,9 @@ Oid corgi_models_table(void)
 static Oid owner_of(Oid table)
 {
     HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
-    Oid owner;
     if (!HeapTupleIsValid(tuple))
         elog(ERROR, "the table of models no longer exists");
-    owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+    Oid owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
     ReleaseSysCache(tuple);
     return owner;
 }
@@ -56,4 +58,42 @@ void corgi_become_caller(CorgiCaller caller)
 {
     SetUserIdAndSecContext(caller.user, caller.context);
     corgi_leave_path(caller.path);
+}
+
+/* Become the owner, to query the model tables by SPI until corgi_close_tables. */
+CorgiCaller corgi_open_tables(void)
+{
+    CorgiCaller caller = corgi_become_owner();
+    SPI_connect();
+    return caller;
+}
+
+void corgi_close_tables(CorgiCaller caller)
+{
+    SPI_finish();
+    corgi_become_caller(caller);
+}
+
+/* Run a query by SPI. */
+void corgi_execute(const char *query, int count, Oid *types, Datum *values, const char *nulls, bool reads)
+{
+    int status = SPI_execute_with_args(query, count, types, values, nulls, reads, 0);
+    if (status < 0)
+        elog(ERROR, "a query of the model tables failed: %s", SPI_result_code_string(status));
+}
+
+/* Run a query on a model's name, its parameter. Returns the number of rows. */
+uint64 corgi_execute_for(const char *query, const char *name, bool reads)
+{
+    Oid types[] = {TEXTOID};
+    Datum values[] = {CStringGetTextDatum(name)};
+    corgi_execute(query, lengthof(types), types, values, NULL, reads);
+    return SPI_processed;
+}
+
+/* Return a column of the query's first row, or NULL. */
+char *corgi_text_at(int column, MemoryContext context)
+{
+    char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column);
+    return value == NULL ? NULL : MemoryContextStrdup(context, value);
 }

@@ -65,10 +65,9 @@ static void do_task(Compute *c, PipelineTask task)
 {
     const corgi_step *step = &c->steps->ring[c->learnt % CORGI_STEPS];
     int64 number = c->planned;
-    int result;
     c->planning |= task == PLAN;
     pthread_mutex_unlock(&c->lock);
-    result = task == PLAN ? corgi_plan_step(c->steps, number) : learn_step(c, step);
+    int result = task == PLAN ? corgi_plan_step(c->steps, number) : learn_step(c, step);
     pthread_mutex_lock(&c->lock);
     if (task == PLAN) {
         c->failure = c->failure == 0 ? Min(result, 0) : c->failure;

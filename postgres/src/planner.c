@@ -11,7 +11,6 @@
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 static set_rel_pathlist_hook_type previous_hook = NULL;
@@ -34,10 +33,9 @@ static bool is_train(Oid function)
 
 static FuncExpr *train_call(const RangeTblEntry *rte)
 {
-    RangeTblFunction *function;
     if (rte->rtekind != RTE_FUNCTION || rte->funcordinality || list_length(rte->functions) != 1)
         return NULL;
-    function = linitial_node(RangeTblFunction, rte->functions);
+    RangeTblFunction *function = linitial_node(RangeTblFunction, rte->functions);
     if (!IsA(function->funcexpr, FuncExpr) || !is_train(((FuncExpr *) function->funcexpr)->funcid))
         return NULL;
     return (FuncExpr *) function->funcexpr;
@@ -110,14 +108,12 @@ static const CustomPathMethods sgd_path = {"SGD", plan_sgd, NULL};
 
 static void replace_train(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
-    FuncExpr *call;
-    CustomPath *path;
     if (previous_hook)
         previous_hook(root, rel, rti, rte);
-    call = train_call(rte);
+    FuncExpr *call = train_call(rte);
     if (call == NULL || !bms_is_empty(rel->lateral_relids) || IS_DUMMY_REL(rel))
         return;
-    path = makeNode(CustomPath);
+    CustomPath *path = makeNode(CustomPath);
     path->path.pathtype = T_CustomScan;
     path->path.parent = rel;
     path->path.pathtarget = rel->reltarget;
@@ -137,8 +133,8 @@ TupleTableSlot *corgi_never_executed(CustomScanState *node)
     return NULL;
 }
 
-/* Let EXPLAIN show an operator's name without the prefix. */
-void corgi_show_name(CustomScan *scan)
+/* Return an operator's state of `bytes` bytes. EXPLAIN shows its name without the prefix. */
+Node *corgi_create_state(CustomScan *scan, Size bytes, const CustomExecMethods *methods)
 {
     static const CustomScanMethods *const known[] = {&corgi_sgd_methods, &corgi_tuple_methods, &corgi_block_methods};
     static CustomScanMethods shown[lengthof(known)];
@@ -148,6 +144,9 @@ void corgi_show_name(CustomScan *scan)
                 (CustomScanMethods){known[i]->CustomName + strlen(CORGI_PREFIX), known[i]->CreateCustomScanState};
             scan->methods = &shown[i];
         }
+    CustomScanState *s = (CustomScanState *) newNode(bytes, T_CustomScanState);
+    s->methods = methods;
+    return (Node *) s;
 }
 
 static void register_scan(const CustomScanMethods *methods)

@@ -107,9 +107,8 @@ static CorgiCached *find_model(FunctionCallInfo fcinfo, CallSite *s)
     if (s->cached == NULL || s->loads != s->cached->loads || memcmp(&now, &s->snapshot, sizeof now) != 0 ||
         s->name_bytes != bytes || memcmp(VARDATA_ANY(name), s->cached->name, bytes) != 0) {
         char *shown = text_to_cstring(name);
-        CorgiCached *current;
         s->cached = NULL;
-        current = corgi_cached_model(shown);
+        CorgiCached *current = corgi_cached_model(shown);
         if (s->arguments.record)
             open_record(fcinfo, s, current);
         set_types(s, current);
@@ -147,19 +146,17 @@ static const CorgiCached *score_call(FunctionCallInfo fcinfo)
 {
     CallSite *site = fcinfo->flinfo->fn_extra ? fcinfo->flinfo->fn_extra : make_site(fcinfo);
     CorgiArguments *a = &site->arguments;
-    CorgiCached *c;
-    bool columns;
     if (PG_ARGISNULL(0) || (a->record && PG_ARGISNULL(1)))
         return NULL;
     if (site->fields && !corgi_record_fits(site->fields, PG_GETARG_DATUM(1)))
         site->cached = NULL; /* the cached fields are of another record type */
     if (!a->record)
         a->row = &fcinfo->args[1];
-    c = find_model(fcinfo, site);
+    CorgiCached *c = find_model(fcinfo, site);
     if (a->record)
         corgi_read_record(site->fields, PG_GETARG_DATUM(1));
     c = corgi_group_of_arguments(a, c);
-    columns = corgi_takes_columns(c->model) && !a->list;
+    bool columns = corgi_takes_columns(c->model) && !a->list;
     if (!columns && any_null(a))
         return NULL;
     if (columns && c->model->encoding->hashing != NULL) {
@@ -200,10 +197,9 @@ static void refuse_labels(const CorgiCached *c)
 Datum corgipile_predict(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score_call(fcinfo);
-    const CorgiModel *m;
     if (c == NULL)
         PG_RETURN_NULL();
-    m = c->model;
+    const CorgiModel *m = c->model;
     refuse_labels(c);
     if (unlikely(corgi_class_names(m) != NULL))
         REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has text classes; use corgipile.predict_text", c->name);
@@ -216,10 +212,9 @@ Datum corgipile_predict(PG_FUNCTION_ARGS)
 Datum corgipile_predict_bool(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score_call(fcinfo);
-    const CorgiModel *m;
     if (c == NULL)
         PG_RETURN_NULL();
-    m = c->model;
+    const CorgiModel *m = c->model;
     refuse_labels(c);
     if (corgi_predicts_numbers(&m->of) || m->classes != 2 || m->class_values[0] != 0 || m->class_values[1] != 1 ||
         corgi_class_names(m) != NULL)
@@ -292,17 +287,15 @@ static Datum label_probabilities(const CorgiCached *c)
 Datum corgipile_predict_proba(PG_FUNCTION_ARGS)
 {
     const CorgiCached *c = score_call(fcinfo);
-    const CorgiModel *m;
-    double *p;
     if (c == NULL)
         PG_RETURN_NULL();
-    m = c->model;
+    const CorgiModel *m = c->model;
     if (!cp_losses[m->of.loss].probability)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "a model of kind %s has no probabilities; train %s", m->kind,
                corgi_loss_names(corgi_has_probability));
     if (m->labels != NULL)
         PG_RETURN_DATUM(label_probabilities(c));
-    p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
+    double *p = palloc0(sizeof *p * (Size) Max(m->classes, 2));
     memcpy(p + (m->outputs == 1), c->scores, sizeof *p * (Size) m->outputs);
     corgi_probabilities(&m->of, p, m->classes);
     PG_RETURN_DATUM(to_array(p, m->classes));

@@ -43,13 +43,12 @@ void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
     int64 count = index.count;
     int32 *index_copy = palloc(sizeof *index_copy * (Size) (count + 1));
     char *value_copy = palloc((Size) (m->bytes * (count + 1)));
-    int status;
     if (count != value.count)
         REFUSE("the row has " INT64_FORMAT " indices and " INT64_FORMAT " values; as many are needed", count,
                value.count);
     memcpy(index_copy, index.numbers, sizeof *index_copy * (Size) count);
     cp_cast(value_copy, m->bytes == sizeof(double), value.numbers, type == FLOAT8OID ? CP_F64 : CP_F32, count);
-    status = corgi_learner_decide_pair(sparse_learner(c), index_copy, value_copy, count, c->scores);
+    int status = corgi_learner_decide_pair(sparse_learner(c), index_copy, value_copy, count, c->scores);
     if (status == CP_SGD_BAD_ORDER)
         REFUSE("the row has indices that repeat or fall; they must increase");
     if (status == CP_SGD_BAD_INDEX)

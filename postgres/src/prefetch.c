@@ -13,7 +13,6 @@
 
 #include "common/relpath.h"
 #include "io/pool.h"
-#include "storage/smgr.h"
 
 enum { QUEUE_CALLS = 64, CALL_PAGES = 32, PATH_BYTES = 112 }; /* calls in the queue, pages per call, bytes of a path */
 enum { USEFUL_CALLS = 64 };        /* calls for which one useful call counts */
@@ -72,13 +71,12 @@ static void *run_thread(void *argument)
     CorgiPrefetcher *a = argument;
     pthread_mutex_lock(&a->lock);
     while (!a->stop) {
-        bool fetched;
         if (a->taken == a->made) {
             pthread_cond_wait(&a->changed, &a->lock);
             continue;
         }
         pthread_mutex_unlock(&a->lock);
-        fetched = make_call(&a->queue[a->taken % QUEUE_CALLS]);
+        bool fetched = make_call(&a->queue[a->taken % QUEUE_CALLS]);
         pthread_mutex_lock(&a->lock);
         a->taken++;
         a->useful = update_useful(a->useful, fetched);
@@ -122,11 +120,10 @@ void corgi_stop_prefetcher(CorgiPrefetcher *a)
 /* Return whether prefetching has helped recently. */
 bool corgi_prefetch_is_useful(CorgiPrefetcher *a)
 {
-    bool useful;
     if (!a->running)
         return a->useful > 0;
     pthread_mutex_lock(&a->lock);
-    useful = a->useful > 0;
+    bool useful = a->useful > 0;
     pthread_mutex_unlock(&a->lock);
     return useful;
 }
@@ -157,9 +154,8 @@ static void write_call(Call *call, const char *path, int64 page, int64 count)
 /* Queue calls. Returns false if the queue is full. */
 static bool queue_calls(CorgiPrefetcher *a, const Call *calls, int count)
 {
-    bool fits;
     pthread_mutex_lock(&a->lock);
-    fits = a->made == a->taken || a->made - a->taken + count <= QUEUE_CALLS;
+    bool fits = a->made == a->taken || a->made - a->taken + count <= QUEUE_CALLS;
     for (int i = 0; fits && i < count; i++)
         a->queue[a->made++ % QUEUE_CALLS] = calls[i];
     pthread_cond_signal(&a->changed);

@@ -46,13 +46,12 @@ static TupleDesc check_query(SPIPlanPtr plan)
 static Oid make_table(TupleDesc columns)
 {
     CreateStmt *statement = makeNode(CreateStmt);
-    Oid space, table;
     int number = 0;
     PreventCommandDuringRecovery("a query of corgipile");
     statement->relation = makeRangeVar("pg_temp", "corgipile_rows", -1);
     statement->relation->relpersistence = RELPERSISTENCE_TEMP;
     statement->oncommit = ONCOMMIT_DROP;
-    space = RangeVarGetCreationNamespace(statement->relation);
+    Oid space = RangeVarGetCreationNamespace(statement->relation);
     while (OidIsValid(get_relname_relid(statement->relation->relname, space)))
         statement->relation->relname = psprintf("corgipile_rows_%d", ++number);
     for (int i = 0; i < columns->natts; i++) {
@@ -60,7 +59,7 @@ static Oid make_table(TupleDesc columns)
         statement->tableElts = lappend(statement->tableElts,
                                        makeColumnDef(NameStr(a->attname), a->atttypid, a->atttypmod, a->attcollation));
     }
-    table = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
+    Oid table = DefineRelation(statement, RELKIND_RELATION, InvalidOid, NULL, NULL).objectId;
     CommandCounterIncrement();
     NewRelationCreateToastTable(table, (Datum) 0);
     CommandCounterIncrement();
@@ -99,13 +98,11 @@ static void store_rows(SPIPlanPtr plan, Oid table)
 /* Run a query. Returns a table of its rows. */
 Oid corgi_store_query(const char *query)
 {
-    SPIPlanPtr plan;
-    Oid table;
     SPI_connect();
-    plan = SPI_prepare(query, 0, NULL);
+    SPIPlanPtr plan = SPI_prepare(query, 0, NULL);
     if (plan == NULL)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "query must be one SELECT");
-    table = make_table(check_query(plan));
+    Oid table = make_table(check_query(plan));
     store_rows(plan, table);
     SPI_finish();
     CommandCounterIncrement();

@@ -184,10 +184,10 @@ bool corgi_auc(CorgiRanks *r, double *area)
     Area pairs = 0;
     int64 key, above = 0;
     /* Products of weights may overflow, so one side's are divided by a power of two, which is exact. */
-    double sum = 0, heavier = 0, unit;
+    double sum = 0, heavier = 0;
     Sums tied;
     sort_rows(r);
-    unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;
+    double unit = r->all.weight[OTHERS] > 0 ? ldexp(1, ilogb(r->all.weight[OTHERS])) : 1;
     while (next_score(r, &key, &tied)) {
         pairs += (Area) tied.rows[OTHERS] * (2 * above + tied.rows[CLASS]);
         above += tied.rows[CLASS];
@@ -218,10 +218,9 @@ static char *class_argument(FunctionCallInfo fcinfo)
 static int64 class_of(const CorgiModel *m, const char *class_name)
 {
     char *end;
-    double value;
     if (corgi_class_names(m) != NULL)
         return corgi_find_name(m->encoding->classes, class_name, strlen(class_name));
-    value = strtod(class_name, &end);
+    double value = strtod(class_name, &end);
     for (int64 k = 0; k < m->classes && end != class_name && *end == '\0'; k++)
         if (m->class_values[k] == value)
             return k;
@@ -257,11 +256,10 @@ static CorgiRanks *rank_rows(FunctionCallInfo fcinfo, const char *what)
 {
     char *name;
     CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
-    CorgiRanks *r;
     if (m == NULL)
         return NULL;
     corgi_need_classes(m, name, what);
-    r = corgi_make_ranks(m, corgi_class_to_evaluate(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
+    CorgiRanks *r = corgi_make_ranks(m, corgi_class_to_evaluate(fcinfo, m, name), !PG_ARGISNULL(PG_NARGS() - 1));
     r->watch.row = rank_row;
     (void) corgi_evaluate_rows(fcinfo, m, name, &r->watch);
     return r;
@@ -308,13 +306,12 @@ static bool is_collinear(const CorgiRanks *r, const Point *a, const Point *b, co
 Datum corgipile_roc(PG_FUNCTION_ARGS)
 {
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
-    CorgiRanks *r;
     Point last = {.threshold = INFINITY}, now = last, next = last;
     Sums tied;
     int64 key;
     bool pending = false; /* `now` is not returned yet */
     InitMaterializedSRF(fcinfo, 0);
-    r = rank_rows(fcinfo, "roc");
+    CorgiRanks *r = rank_rows(fcinfo, "roc");
     if (r == NULL || r->all.rows[OTHERS] + r->all.rows[CLASS] == 0)
         return (Datum) 0;
     sort_rows(r);

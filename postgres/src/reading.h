@@ -1,6 +1,5 @@
 /* Declarations for reading pages into buffer slots. */
-#ifndef CORGIPILE_READING_H
-#define CORGIPILE_READING_H
+#pragma once
 
 #include "postgres.h"
 
@@ -65,5 +64,3 @@ extern CorgiBuffer corgi_make_buffer(const CorgiSource *s, int64 width, int64 sl
 extern void corgi_free_buffer(CorgiBuffer *b);
 extern void corgi_begin_place(CorgiBuffer *b, int64 place);
 extern bool corgi_put_row(const CorgiSource *s, TupleTableSlot *row, int64 width, CorgiBuffer *b, int64 slot);
-
-#endif

@@ -46,19 +46,11 @@ static const char *const cancel_query =
     "UPDATE corgipile.job_records SET state = '" CORGI_CANCELLED "', finished = pg_catalog.clock_timestamp(), call = "
     "NULL, settings = NULL WHERE id operator(pg_catalog.=) $1 AND state operator(pg_catalog.=) '" CORGI_WAITING "'";
 
-/* Run a query that may change the records, as their owner and within SPI. */
-void corgi_change_records(const char *query, int count, Oid *types, Datum *values, const char *nulls)
-{
-    if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) < 0)
-        elog(ERROR, "writing corgipile.job_records failed");
-}
-
 /* Return a worker of this database by its process and, unless 0, its start time. */
 const PgBackendStatus *corgi_worker_at(int pid, TimestampTz began)
 {
-    int count;
     pgstat_clear_backend_activity_snapshot(); /* otherwise the transaction would see its first snapshot again */
-    count = pgstat_fetch_stat_numbackends();
+    int count = pgstat_fetch_stat_numbackends();
     for (int i = 1; i <= count; i++) {
         const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
         if (b->st_procpid == pid && b->st_backendType == B_BG_WORKER && b->st_databaseid == MyDatabaseId &&
@@ -75,18 +67,12 @@ static Datum column_or(int number, Datum fallback)
     return null ? fallback : value;
 }
 
-static char *text_column(int number, MemoryContext context)
-{
-    char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, number);
-    return value == NULL ? NULL : MemoryContextStrdup(context, value);
-}
-
 static void read_record(CorgiJob *job, MemoryContext context)
 {
     Datum none = Int64GetDatum(-1), nan = Float8GetDatum(get_float8_nan()), never = TimestampTzGetDatum(0);
     *job = (CorgiJob){.id = DatumGetInt64(column_or(1, none)), .role = DatumGetInt64(column_or(2, none))};
-    job->model = text_column(3, context);
-    job->state = text_column(4, context);
+    job->model = corgi_text_at(3, context);
+    job->state = corgi_text_at(4, context);
     job->pid = DatumGetInt32(column_or(5, none));
     job->began = DatumGetTimestampTz(column_or(6, never));
     job->started = DatumGetTimestampTz(column_or(7, never));
@@ -94,8 +80,8 @@ static void read_record(CorgiJob *job, MemoryContext context)
     job->at = (CorgiProgress){.epoch = DatumGetInt64(column_or(9, none)), .epochs = DatumGetInt64(column_or(10, none)),
                               .rows = DatumGetInt64(column_or(11, none)), .loss = DatumGetFloat8(column_or(12, nan)),
                               .rate = DatumGetFloat8(column_or(13, nan))};
-    job->error = text_column(14, context);
-    job->warnings = text_column(15, context);
+    job->error = corgi_text_at(14, context);
+    job->warnings = corgi_text_at(15, context);
     job->ours = TransactionIdIsCurrentTransactionId(DatumGetTransactionId(column_or(16, none)));
 }
 
@@ -113,18 +99,14 @@ static void read_records(const char *query, int64 id)
 static bool find_record(int64 id, CorgiJob *job)
 {
     MemoryContext context = CurrentMemoryContext;
-    CorgiCaller caller;
-    bool exists;
     if (id <= 0)
         return false;
-    caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     read_records(read_query, id);
-    exists = SPI_processed > 0;
+    bool exists = SPI_processed > 0;
     if (exists)
         read_record(job, context);
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     return exists;
 }
 
@@ -136,14 +118,12 @@ bool corgi_is_over(const CorgiJob *job)
 /* Read a job. If its worker is gone, read the record again for the worker's last write. */
 bool corgi_read_job(int64 id, CorgiJob *job)
 {
-    const PgBackendStatus *worker;
-    int64 epochs;
     if (!find_record(id, job))
         return false;
     if (corgi_is_over(job))
         return true;
-    worker = corgi_worker_at(job->pid, job->began);
-    epochs = job->at.epochs;
+    const PgBackendStatus *worker = corgi_worker_at(job->pid, job->began);
+    int64 epochs = job->at.epochs;
     if (worker != NULL && corgi_progress_at(worker, &job->at)) {
         job->at.epoch -= job->at.epochs - epochs; /* without the epochs of a warm start */
         job->at.epochs = epochs;
@@ -214,26 +194,23 @@ static void put_job(ReturnSetInfo *result, const CorgiJob *job)
 static int64 *job_numbers(int64 *count)
 {
     MemoryContext context = CurrentMemoryContext;
-    CorgiCaller caller = corgi_become_owner();
-    int64 *numbers;
+    CorgiCaller caller = corgi_open_tables();
     bool null;
-    SPI_connect();
     read_records(list_query, 0);
     *count = (int64) SPI_processed;
-    numbers = MemoryContextAlloc(context, sizeof *numbers * (Size) Max(*count, 1));
+    int64 *numbers = MemoryContextAlloc(context, sizeof *numbers * (Size) Max(*count, 1));
     for (int64 i = 0; i < *count; i++)
         numbers[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &null));
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     return numbers;
 }
 
 Datum corgipile_read_jobs(PG_FUNCTION_ARGS)
 {
-    int64 count, *numbers;
+    int64 count;
     CorgiJob job;
     InitMaterializedSRF(fcinfo, 0);
-    numbers = job_numbers(&count);
+    int64 *numbers = job_numbers(&count);
     for (int64 i = 0; i < count; i++)
         if (corgi_read_job(numbers[i], &job) && may_see(&job))
             put_job((ReturnSetInfo *) fcinfo->resultinfo, &job);
@@ -245,13 +222,10 @@ static bool cancel_waiting(int64 id)
 {
     Oid types[] = {INT8OID};
     Datum values[] = {Int64GetDatum(id)};
-    CorgiCaller caller = corgi_become_owner();
-    bool stopped;
-    SPI_connect();
-    corgi_change_records(cancel_query, 1, types, values, NULL);
-    stopped = SPI_processed > 0;
-    SPI_finish();
-    corgi_become_caller(caller);
+    CorgiCaller caller = corgi_open_tables();
+    corgi_execute(cancel_query, 1, types, values, NULL, false);
+    bool stopped = SPI_processed > 0;
+    corgi_close_tables(caller);
     return stopped;
 }
 
@@ -291,13 +265,12 @@ static void wait_milliseconds(long milliseconds)
 
 Datum corgipile_wait(PG_FUNCTION_ARGS)
 {
-    int64 id;
     TimestampTz until = 0;
     CorgiJob job;
     long longest = FIRST_WAIT, left = LONGEST_WAIT;
     if (PG_ARGISNULL(0))
         PG_RETURN_NULL();
-    id = PG_GETARG_INT64(0);
+    int64 id = PG_GETARG_INT64(0);
     if (!PG_ARGISNULL(1))
         until = DatumGetTimestampTz(DirectFunctionCall2(
             timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()), PG_GETARG_DATUM(1)));
@@ -328,17 +301,16 @@ void corgi_mark_lost(void)
     for (int64 i = 0; i < count; i++)
         if (corgi_read_job(numbers[i], &job) && strcmp(job.state, CORGI_LOST) == 0 && job.finished == 0) {
             Datum values[] = {Int64GetDatum(job.id), CStringGetTextDatum(job.state), CStringGetTextDatum(job.error)};
-            corgi_change_records(lost_query, lengthof(types), types, values, NULL);
+            corgi_execute(lost_query, lengthof(types), types, values, NULL, false);
         }
 }
 
 /* List worker processes: of all databases or this one, of all logins or one role. */
 List *corgi_list_workers(bool here, Oid login)
 {
-    int count;
     List *pids = NIL;
     pgstat_clear_backend_activity_snapshot();
-    count = pgstat_fetch_stat_numbackends();
+    int count = pgstat_fetch_stat_numbackends();
     for (int i = 1; i <= count; i++) {
         const PgBackendStatus *b = &CORGI_BACKEND(i)->backendStatus;
         bool wanted = b->st_backendType == B_BG_WORKER && (!here || b->st_databaseid == MyDatabaseId) &&

@@ -1,6 +1,5 @@
 /* Rights on models, and the tables that hold them. */
-#ifndef CORGIPILE_RIGHTS_H
-#define CORGIPILE_RIGHTS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -40,6 +39,11 @@ extern int corgi_enter_path(void);
 extern void corgi_leave_path(int level);
 extern CorgiCaller corgi_become_owner(void);
 extern void corgi_become_caller(CorgiCaller caller);
+extern CorgiCaller corgi_open_tables(void);
+extern void corgi_close_tables(CorgiCaller caller);
+extern void corgi_execute(const char *query, int count, Oid *types, Datum *values, const char *nulls, bool reads);
+extern uint64 corgi_execute_for(const char *query, const char *name, bool reads);
+extern char *corgi_text_at(int column, MemoryContext context);
 
 /* roles.c */
 extern Oid corgi_resolve(int64 role);
@@ -61,5 +65,3 @@ extern CorgiHolders corgi_holders_at(HeapTuple row, TupleDesc columns, int from)
 extern void corgi_check_right(CorgiRight right, Oid user, const CorgiHolders *h, const char *name);
 extern int32 corgi_name_number(const char *name);
 extern void corgi_lock_name(const char *name);
-
-#endif

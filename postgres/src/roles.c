@@ -10,7 +10,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
-#include "catalog/indexing.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
@@ -36,11 +35,10 @@ PG_FUNCTION_INFO_V1(corgipile_role_send);
 /* Return the role that a value denotes. */
 Oid corgi_resolve(int64 role)
 {
-    HeapTuple type;
     Oid owner = CORGI_NOBODY;
     if ((role & CORGI_ROLE_TYPE) == 0)
         return (Oid) role;
-    type = SearchSysCache1(TYPEOID, ObjectIdGetDatum((Oid) role));
+    HeapTuple type = SearchSysCache1(TYPEOID, ObjectIdGetDatum((Oid) role));
     if (HeapTupleIsValid(type)) {
         owner = ((Form_pg_type) GETSTRUCT(type))->typowner;
         ReleaseSysCache(type);
@@ -51,12 +49,11 @@ Oid corgi_resolve(int64 role)
 /* No role can be named "public" or "none". */
 static int64 role_of(const char *name)
 {
-    Oid role;
     if (strcmp(name, "public") == 0)
         return ACL_ID_PUBLIC;
     if (strcmp(name, "none") == 0)
         return CORGI_NOBODY;
-    role = get_role_oid(name, true);
+    Oid role = get_role_oid(name, true);
     if (OidIsValid(role))
         return role;
     ereport(WARNING, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("role \"%s\" does not exist", name));
@@ -96,11 +93,10 @@ bool corgi_is_role_type(Oid type)
     ScanKeyData keys[2];
     bool found = false;
     Relation depend = table_open(DependRelationId, AccessShareLock);
-    SysScanDesc scan;
     HeapTuple tuple;
     ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(TypeRelationId));
     ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(type));
-    scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, lengthof(keys), keys);
+    SysScanDesc scan = systable_beginscan(depend, DependDependerIndexId, true, NULL, lengthof(keys), keys);
     while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
         Form_pg_depend d = (Form_pg_depend) GETSTRUCT(tuple);
         found |= d->refclassid == RelationRelationId && d->refobjid == corgi_models_table();
@@ -124,13 +120,12 @@ static List *types_of(Oid role)
     ScanKeyData keys[3];
     List *found = NIL;
     Relation types = table_open(TypeRelationId, AccessShareLock);
-    SysScanDesc scan;
     HeapTuple tuple;
     ScanKeyInit(&keys[0], Anum_pg_type_typnamespace, BTEqualStrategyNumber, F_OIDEQ,
                 ObjectIdGetDatum(get_rel_namespace(corgi_models_table())));
     ScanKeyInit(&keys[1], Anum_pg_type_typtype, BTEqualStrategyNumber, F_CHAREQ, CharGetDatum(TYPTYPE_DOMAIN));
     ScanKeyInit(&keys[2], Anum_pg_type_typowner, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
-    scan = systable_beginscan(types, InvalidOid, false, NULL, OidIsValid(role) ? 3 : 2, keys);
+    SysScanDesc scan = systable_beginscan(types, InvalidOid, false, NULL, OidIsValid(role) ? 3 : 2, keys);
     while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
         Form_pg_type type = (Form_pg_type) GETSTRUCT(tuple);
         if (strncmp(NameStr(type->typname), PREFIX, strlen(PREFIX)) == 0)

@@ -1,7 +1,6 @@
 /* The state of a training, and what happens before its epochs and after each. Numbers of rows, blocks and slots are
  * those of kernel/plan/plan.h. A block is a run of pages; its rows are those visible to the query's snapshot. */
-#ifndef CORGIPILE_RUN_H
-#define CORGIPILE_RUN_H
+#pragma once
 
 #include "postgres.h"
 
@@ -154,5 +153,3 @@ extern void corgi_progress_restart(const CorgiRun *run);
 extern void corgi_progress_rows(const CorgiRun *run, const cp_figures *so_far);
 extern void corgi_progress_end(CorgiRun *run);
 extern uint32 corgi_wait_event(void);
-
-#endif

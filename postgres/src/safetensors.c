@@ -28,9 +28,8 @@ void corgi_bad_content(const char *format, ...)
     initStringInfo(&why);
     for (;;) {
         va_list arguments;
-        int needed;
         va_start(arguments, format);
-        needed = appendStringInfoVA(&why, format, arguments);
+        int needed = appendStringInfoVA(&why, format, arguments);
         va_end(arguments);
         if (needed == 0)
             break;
@@ -116,14 +115,13 @@ static void check_contiguous(CorgiTensors *t, int64 size)
 /* Return the header as text. */
 static Datum header_of(const char *content, Size size, uint64 *length)
 {
-    char *text;
     if (size < LENGTH_BYTES)
         corgi_bad_content("it has %zu bytes", size);
     memcpy(length, content, LENGTH_BYTES);
     if (*length > CORGI_MAX_HEADER || *length > size - LENGTH_BYTES)
         corgi_bad_content("its header has " UINT64_FORMAT " bytes, the whole file " UINT64_FORMAT, *length,
                           (uint64) size);
-    text = pnstrdup(content + LENGTH_BYTES, (Size) *length);
+    char *text = pnstrdup(content + LENGTH_BYTES, (Size) *length);
     if (strlen(text) != *length || *text != '{')
         corgi_bad_content("its header is not JSON");
     return CStringGetTextDatum(pg_any_to_server(text, (int) *length, PG_UTF8));
@@ -224,23 +222,20 @@ bytea *corgi_write_tensors(const char *meta, const CorgiOutput *outputs, int cou
 {
     StringInfoData header;
     int64 bytes = LENGTH_BYTES + VARHDRSZ;
-    uint64 length;
-    char *utf8, *to;
-    bytea *content;
     refuse_size("the model's metadata takes", (int64) strlen(meta), CORGI_MAX_HEADER);
     initStringInfo(&header);
     write_header(&header, meta, outputs, count);
-    utf8 = pg_server_to_any(header.data, header.len, PG_UTF8);
-    length = strlen(utf8);
+    char *utf8 = pg_server_to_any(header.data, header.len, PG_UTF8);
+    uint64 length = strlen(utf8);
     length += (ALIGN_BYTES - length % ALIGN_BYTES) % ALIGN_BYTES;
     refuse_size("the model's metadata takes", (int64) length, CORGI_MAX_HEADER);
     for (int i = 0; i < count; i++)
         bytes += count_of(&outputs[i]) * outputs[i].bytes;
     bytes += (int64) length;
     refuse_size("the model takes", bytes, MaxAllocSize);
-    content = palloc((Size) bytes);
+    bytea *content = palloc((Size) bytes);
     SET_VARSIZE(content, bytes);
-    to = VARDATA(content);
+    char *to = VARDATA(content);
     memcpy(to, &length, LENGTH_BYTES);
     memset(to + LENGTH_BYTES, ' ', (Size) length);
     memcpy(to + LENGTH_BYTES, utf8, strlen(utf8));

@@ -1,6 +1,5 @@
 /* Model files in Python's format, see src/corgipile/linear/saving.py. */
-#ifndef CORGIPILE_SAFETENSORS_H
-#define CORGIPILE_SAFETENSORS_H
+#pragma once
 
 #include "postgres.h"
 
@@ -37,5 +36,3 @@ typedef struct {
     int64 stride;           /* between rows */
 } CorgiOutput;
 extern bytea *corgi_write_tensors(const char *meta, const CorgiOutput *outputs, int count);
-
-#endif

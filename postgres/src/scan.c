@@ -153,12 +153,10 @@ int corgi_scan_next(CorgiScan *s)
 /* Return the i-th row of the current step. */
 TupleTableSlot *corgi_scan_row(CorgiScan *s, int i)
 {
-    HeapTuple tuple;
-    ItemId item;
     if (s->heap == NULL)
         return s->row;
-    tuple = &s->heap->rs_ctup;
-    item = PageGetItemId(s->read.page, s->read.items[i]);
+    HeapTuple tuple = &s->heap->rs_ctup;
+    ItemId item = PageGetItemId(s->read.page, s->read.items[i]);
     tuple->t_data = (HeapTupleHeader) PageGetItem(s->read.page, item);
     tuple->t_len = ItemIdGetLength(item);
     tuple->t_tableOid = RelationGetRelid(s->source->rel);

@@ -1,6 +1,5 @@
 /* Configuration settings of a server, database, role or session. */
-#ifndef CORGIPILE_SETTINGS_H
-#define CORGIPILE_SETTINGS_H
+#pragma once
 
 enum { CORGI_SHARE_NONE = -1 };
 extern int corgi_share;         /* right of everybody on a new model, or none */
@@ -10,5 +9,3 @@ extern int corgi_max_jobs;      /* concurrent jobs of a role; -1: no limit */
 extern int corgi_versions;      /* stored versions of a model, the current one included */
 
 extern void corgi_define_settings(void);
-
-#endif

@@ -6,7 +6,6 @@
 
 #include "catalog/objectaccess.h"
 #include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
@@ -80,10 +79,9 @@ static void configure(SgdState *s)
 /* Return the type of the whole row behind the columns, if any. */
 static TupleDesc whole_row(TupleDesc scanned)
 {
-    TupleDesc row;
     if (scanned->natts <= COLUMNS)
         return NULL;
-    row = CreateTemplateTupleDesc(COLUMNS);
+    TupleDesc row = CreateTemplateTupleDesc(COLUMNS);
     for (AttrNumber i = 1; i <= COLUMNS; i++)
         TupleDescCopyEntry(row, i, scanned, i);
     return BlessTupleDesc(row);
@@ -190,12 +188,11 @@ static CorgiEpoch next_result(SgdState *s)
 static cp_figures measure_validation(SgdState *s)
 {
     CorgiRun run = s->run;
-    cp_figures figures;
     if (s->evaluator == NULL)
         return (cp_figures){0};
     corgi_learner_copy_model(&s->run, s->evaluator, s->learner);
     run.stack = NULL; /* the evaluator measures */
-    figures = corgi_measure(&run, s->evaluator, true, corgi_snapshot(&run, s->css.ss.ps.state));
+    cp_figures figures = corgi_measure(&run, s->evaluator, true, corgi_snapshot(&run, s->css.ss.ps.state));
     if (figures.rows > 0)
         corgi_check_weight(&figures, "the validation rows");
     return figures;
@@ -217,10 +214,9 @@ static void advance_epoch(SgdState *s)
     MemoryContext outside = MemoryContextSwitchTo(s->context);
     const CorgiOptions *o = &s->run.options;
     CorgiHistory *h = &s->history;
-    CorgiEpoch epoch;
     if (!s->run.prepared)
         prepare_run(s);
-    epoch = next_result(s);
+    CorgiEpoch epoch = next_result(s);
     if (s->run.fold == NULL)
         epoch.held = measure_validation(s);
     s->finished = corgi_add_epoch(h, &s->run, &epoch);
@@ -373,10 +369,7 @@ static const CustomExecMethods exec_methods = {.CustomName = "SGD",
 
 static Node *create_sgd_state(CustomScan *scan)
 {
-    SgdState *s = (SgdState *) newNode(sizeof(SgdState), T_CustomScanState);
-    s->css.methods = &exec_methods;
-    corgi_show_name(scan);
-    return (Node *) s;
+    return corgi_create_state(scan, sizeof(SgdState), &exec_methods);
 }
 
 const CustomScanMethods corgi_sgd_methods = {CORGI_PREFIX "SGD", create_sgd_state};

@@ -5,7 +5,6 @@
 #include "access/relation.h"
 #include "plan/fit.h"
 #include "storage/bufmgr.h"
-#include "utils/builtins.h"
 
 enum { DEFAULT_BLOCK_BYTES = 64 << 10, MIN_BLOCKS = 16 };
 

@@ -3,7 +3,6 @@
 #include "run.h"
 
 #include "access/relation.h"
-#include "access/table.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -90,13 +89,11 @@ static bool suits(const CorgiColumn *c, ColumnRole role)
 static CorgiColumn find_column(Relation rel, const char *name, ColumnRole role)
 {
     CorgiColumn c = {.name = name, .attnum = get_attnum(RelationGetRelid(rel), name)};
-    Form_pg_attribute a;
-    Oid item;
     if (c.attnum <= 0)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_COLUMN),
                 errmsg("table \"%s\" has no column \"%s\"", RelationGetRelationName(rel), name));
-    a = TupleDescAttr(RelationGetDescr(rel), c.attnum - 1);
-    item = get_element_type(getBaseType(a->atttypid));
+    Form_pg_attribute a = TupleDescAttr(RelationGetDescr(rel), c.attnum - 1);
+    Oid item = get_element_type(getBaseType(a->atttypid));
     c.list = OidIsValid(item);
     c.type = getBaseType(c.list ? item : a->atttypid);
     if (!suits(&c, role))

@@ -1,6 +1,5 @@
 /* A table and its columns, and rows of numbers in the slots of a buffer. */
-#ifndef CORGIPILE_SOURCE_H
-#define CORGIPILE_SOURCE_H
+#pragma once
 
 #include "postgres.h"
 
@@ -115,6 +114,8 @@ extern void corgi_fill(double value, int64 width, int bytes, char *to);
 extern bool corgi_encode(const CorgiColumn *c, Datum value, bool null, int bytes, char *to);
 
 /* hashing.c */
+extern bool corgi_has_name(const List *names, const char *name);
+extern bool corgi_same_names(const List *a, const List *b);
 extern void corgi_read_hashing(CorgiOptions *o, const Datum *values, const bool *nulls, const Oid *types);
 extern void corgi_choose_hashed(CorgiOptions *o, Relation rel, bool all, const List *others);
 extern bool corgi_is_plain_feature(const CorgiOptions *o, const char *column);
@@ -132,5 +133,3 @@ static inline CorgiHashing *corgi_hashing(const CorgiSource *s) { return s->enco
 extern const cp_hashed *corgi_hash_row(const CorgiSource *s, TupleTableSlot *row);
 extern void corgi_trim_hashing(CorgiHashing *h);
 extern const cp_hashed *corgi_hash_call(const CorgiEncoding *e, const Oid *types, const NullableDatum *row);
-
-#endif

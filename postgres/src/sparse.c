@@ -31,10 +31,9 @@ static CorgiList open_list(const CorgiColumn *c, TupleTableSlot *row)
     bool null;
     Datum value = slot_getattr(row, c->attnum, &null);
     const char *why = NULL;
-    CorgiList list;
     if (unlikely(null))
         corgi_null_value(c, row, "feature");
-    list = corgi_open_list(value, c->type, &why);
+    CorgiList list = corgi_open_list(value, c->type, &why);
     if (unlikely(why != NULL))
         REFUSE(ERRCODE_DATA_EXCEPTION, "%s: column \"%s\" %s", corgi_row_name(c, &row->tts_tid), c->name, why);
     return list;
@@ -45,20 +44,16 @@ int64 corgi_survey_pair(const CorgiSource *s, TupleTableSlot *row, int64 *width)
 {
     const CorgiColumn *c = s->features;
     const CorgiHashing *h = corgi_hashing(s);
-    CorgiList list;
-    int64 count;
-    int32 *index;
-    int status;
     if (h != NULL) {
         *width = corgi_hashed_width(h);
         return pair_bytes(corgi_hash_row(s, row)->entries, s->bytes);
     }
-    list = open_list(c, row);
-    count = list.count;
-    index = palloc(sizeof *index * (Size) (count + 1));
+    CorgiList list = open_list(c, row);
+    int64 count = list.count;
+    int32 *index = palloc(sizeof *index * (Size) (count + 1));
     memcpy(index, list.numbers, sizeof *index * (Size) count);
     corgi_close_list(&list);
-    status = cp_check_indices(index, count, CORGI_MAX_NUMBERS);
+    int status = cp_check_indices(index, count, CORGI_MAX_NUMBERS);
     if (unlikely(status != CP_SGD_OK))
         corgi_refuse_indices(c, &row->tts_tid, status, CORGI_MAX_NUMBERS);
     if (count > 0)
@@ -112,9 +107,8 @@ static void project(const char *index, const char *values, enum cp_type type, in
         double sums[CP_CONTENT_FEATURES] = {0};
         for (int64 i = 0; i < count; i++) {
             int32 place;
-            uint64 hashed;
             memcpy(&place, index + i * sizeof place, sizeof place);
-            hashed = ((uint64) (int64) place + 1) * CP_GOLDEN;
+            uint64 hashed = ((uint64) (int64) place + 1) * CP_GOLDEN;
             hashed = (hashed ^ hashed >> 29) * CP_GOLDEN;
             hashed >>= 64 - 6 * copy;
             sums[hashed % CP_CONTENT_FEATURES] += hashed & CP_CONTENT_FEATURES ? value[i] : -value[i];
@@ -128,14 +122,13 @@ static void project(const char *index, const char *values, enum cp_type type, in
 /* Project a row to CP_CONTENT_FEATURES numbers. */
 void corgi_project_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 {
-    CorgiList index, values;
     if (corgi_hashing(s) != NULL) {
         const cp_hashed *hashed = corgi_hash_row(s, row);
         project((const char *) hashed->indices, (const char *) hashed->values, CP_F32, hashed->entries, out);
         return;
     }
-    index = open_list(&s->features[0], row);
-    values = open_list(&s->features[1], row);
+    CorgiList index = open_list(&s->features[0], row);
+    CorgiList values = open_list(&s->features[1], row);
     check_pair(s, &index, &values, row);
     project(index.numbers, values.numbers, corgi_stored_type(s->features[1].type), index.count, out);
     corgi_close_list(&index);
@@ -145,17 +138,15 @@ void corgi_project_pair(const CorgiSource *s, TupleTableSlot *row, double *out)
 /* Put a row into the buffer. Returns false if it does not fit. */
 bool corgi_read_pair(const CorgiSource *s, TupleTableSlot *row, CorgiBuffer *b, int64 slot)
 {
-    CorgiList index, values;
-    bool fits;
     if (corgi_hashing(s) != NULL) {
         const cp_hashed *hashed = corgi_hash_row(s, row);
         return put_entries(s->bytes, (const char *) hashed->indices, (const char *) hashed->values, CP_F32,
                            hashed->entries, b, slot);
     }
-    index = open_list(&s->features[0], row);
-    values = open_list(&s->features[1], row);
+    CorgiList index = open_list(&s->features[0], row);
+    CorgiList values = open_list(&s->features[1], row);
     check_pair(s, &index, &values, row);
-    fits = corgi_put_pair(s, &index, &values, b, slot);
+    bool fits = corgi_put_pair(s, &index, &values, b, slot);
     corgi_close_list(&index);
     corgi_close_list(&values);
     return fits;

@@ -41,14 +41,13 @@ static cp_scale_result sample_scales(const CorgiRun *run, Snapshot snapshot)
     ScaleSample g = {.seen = memset(allocate(cp_look_size(v->width)), 0, cp_look_size(v->width)),
                 .numbers = allocate(sizeof *g.numbers * (Size) v->width)};
     int64 runs[CP_LOOK_RUNS][2], stop = 0;
-    cp_scale_result sample;
     g.seen->width = v->width;
     for (int i = 0; i < CP_LOOK_RUNS; i++) {
         runs[i][0] = cp_look_run(v->rows, v->width, i, stop, &stop);
         runs[i][1] = stop;
     }
     corgi_read_runs(run, snapshot, runs, CP_LOOK_RUNS, sample_row, &g);
-    sample = cp_scale_sample_end(g.seen, v->rows);
+    cp_scale_result sample = cp_scale_sample_end(g.seen, v->rows);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     return sample;
@@ -249,15 +248,13 @@ static bool restore_learnt(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiModel *m = run->past;
     int64 line = m->width + 1, count = m->outputs * m->width;
-    double *coefficients, *intercepts, *folded;
-    bool same;
     if (m->learnt == NULL || m->standardized != (run->scaling != NULL) ||
         m->beside != corgi_learner_state_rows(learner) ||
         (m->beside > 0 && strcmp(m->how, corgi_describe_optimizer(&run->options)) != 0))
         return false;
-    coefficients = allocate(sizeof *coefficients * (Size) (2 * m->outputs * line));
-    intercepts = coefficients + count;
-    folded = intercepts + m->outputs;
+    double *coefficients = allocate(sizeof *coefficients * (Size) (2 * m->outputs * line));
+    double *intercepts = coefficients + count;
+    double *folded = intercepts + m->outputs;
     for (int64 k = 0; k < m->outputs; k++) {
         memcpy(coefficients + k * m->width, m->learnt + (k + 2) * line, sizeof(double) * (Size) m->width);
         intercepts[k] = m->learnt[(k + 3) * line - 1];
@@ -266,8 +263,8 @@ static bool restore_learnt(const CorgiRun *run, CorgiLearner *learner)
     if (m->beside > 0)
         corgi_learner_copy_state(learner, m->learnt + (m->outputs + 2) * line, true);
     corgi_get_folded(run, learner, folded, folded + count);
-    same = m->best >= 0 || (memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
-                            memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0);
+    bool same = m->best >= 0 || (memcmp(folded, m->coefficients, sizeof(double) * (Size) count) == 0 &&
+                                 memcmp(folded + count, m->intercepts, sizeof(double) * (Size) m->outputs) == 0);
     pfree(coefficients);
     return same;
 }
@@ -277,10 +274,9 @@ void corgi_resume(const CorgiRun *run, CorgiLearner *learner)
 {
     const CorgiModel *m = run->past;
     int64 count = m->outputs * m->width;
-    double *coefficients;
     if (restore_learnt(run, learner))
         return;
-    coefficients = allocate(sizeof *coefficients * (Size) (count + m->outputs));
+    double *coefficients = allocate(sizeof *coefficients * (Size) (count + m->outputs));
     memcpy(coefficients, m->coefficients, sizeof(double) * (Size) count);
     memcpy(coefficients + count, m->intercepts, sizeof(double) * (Size) m->outputs);
     if (run->scaling != NULL)

@@ -3,10 +3,7 @@
 
 #include <math.h>
 
-#include "catalog/pg_type.h"
 #include "executor/spi.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/fmgrprotos.h"
 #include "utils/json.h"
@@ -119,14 +116,6 @@ static void refuse_damaged(const char *name)
             errmsg("the row of model \"%s\" in corgipile.models is damaged: its encoding is unknown", name));
 }
 
-static void query_encoding(const char *query, const char *name)
-{
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    if (SPI_execute_with_args(query, 1, types, values, NULL, true, 0) != SPI_OK_SELECT)
-        elog(ERROR, "reading corgipile.models failed");
-}
-
 static const char *text_at(uint64 row, int column)
 {
     const char *value = SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column);
@@ -148,10 +137,9 @@ static CorgiNames *names_at(uint64 row, int column, bool *null, const char *name
     Datum array = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &none);
     MemoryContext outside = MemoryContextSwitchTo(context);
     CorgiNames *names = corgi_make_names();
-    List *texts;
     ListCell *cell;
     MemoryContextSwitchTo(outside);
-    texts = corgi_text_list(array);
+    List *texts = corgi_text_list(array);
     foreach (cell, texts) {
         const char *text = lfirst(cell);
         int64 before = names->count;
@@ -246,7 +234,7 @@ static void read_terms(CorgiEncoding *e, const char *name)
 {
     CorgiHashing *h = e->hashing;
     bool none;
-    query_encoding(terms_query, name);
+    corgi_execute_for(terms_query, name, true);
     if (SPI_processed < 1 || SPI_processed > CP_MAX_HASHED_COLUMNS)
         refuse_damaged(name);
     for (; h->term_count < (int) SPI_processed; h->term_count++) {
@@ -269,8 +257,8 @@ static void read_terms(CorgiEncoding *e, const char *name)
 static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext context)
 {
     const CorgiEncoder *plain = e->features;
-    int beside = e->count, count;
-    query_encoding(label_query, name);
+    int beside = e->count;
+    corgi_execute_for(label_query, name, true);
     if (strcmp(text_at(0, 7), "t") != 0)
         return;
     e->hashing = corgi_new_hashing(context);
@@ -280,8 +268,8 @@ static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext conte
     if (e->hashing->bits < 1 || e->hashing->bits > CP_MAX_HASH_BITS || e->hashing->ngrams < 1 ||
         e->hashing->ngrams > CP_MAX_NGRAMS)
         refuse_damaged(name);
-    query_encoding(sources_query, name);
-    count = (int) Min(SPI_processed, CP_MAX_HASHED_COLUMNS + 1);
+    corgi_execute_for(sources_query, name, true);
+    int count = (int) Min(SPI_processed, CP_MAX_HASHED_COLUMNS + 1);
     if (count < 1 || count > CP_MAX_HASHED_COLUMNS)
         refuse_damaged(name);
     e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) (count + beside));
@@ -305,14 +293,14 @@ static void read_hashing(CorgiEncoding *e, const char *name, MemoryContext conte
 CorgiEncoding *corgi_read_encoding(const char *name, MemoryContext context)
 {
     CorgiEncoding *e = MemoryContextAllocZero(context, sizeof *e);
-    query_encoding(label_query, name);
+    corgi_execute_for(label_query, name, true);
     if (SPI_processed == 0 || *text_at(0, 3) == '\0')
         return NULL;
     if (strcmp(text_at(0, 3), "1") != 0)
         refuse_damaged(name);
     if (strcmp(text_at(0, 1), "classes") == 0)
         e->classes = names_at(0, 2, NULL, name, context);
-    query_encoding(features_query, name);
+    corgi_execute_for(features_query, name, true);
     e->count = (int) SPI_processed;
     e->features = MemoryContextAllocZero(context, sizeof *e->features * (Size) Max(e->count, 1));
     for (int i = 0; i < e->count; i++)

@@ -1,6 +1,5 @@
 /* Steps of an epoch, planned without server calls, so that a thread can do it. */
-#ifndef CORGIPILE_STEPS_H
-#define CORGIPILE_STEPS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -67,5 +66,3 @@ static inline int corgi_plan_step(corgi_steps *s, int64_t number)
     step->visits = plan->visits;
     return cp_plan_next(plan, s->extents, step->into, s->sweep, step->visit) < 0 ? CORGI_BROKEN_BOUND : 1;
 }
-
-#endif

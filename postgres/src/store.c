@@ -32,15 +32,6 @@ static const char *const lock_query =
     "SELECT " CORGI_HOLDERS " FROM corgipile.models WHERE name operator(pg_catalog.=) $1 FOR NO KEY UPDATE";
 static const char *const latest_query = "SELECT 1 FROM corgipile.models WHERE name operator(pg_catalog.=) $1";
 
-static bool find_row(const char *query, const char *name, bool read_only)
-{
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, read_only, 1) != SPI_OK_SELECT)
-        elog(ERROR, "reading corgipile.models failed");
-    return SPI_processed > 0;
-}
-
 static void refuse_owner(const char *name, Oid owner)
 {
     char *owner_name = GetUserNameFromId(owner, true);
@@ -52,9 +43,8 @@ static void refuse_owner(const char *name, Oid owner)
 /* Refuse to replace a model that another transaction stored after this one's snapshot. */
 static void check_latest(const char *name)
 {
-    bool stored;
     PushActiveSnapshot(GetLatestSnapshot());
-    stored = find_row(latest_query, name, true);
+    bool stored = corgi_execute_for(latest_query, name, true) > 0;
     PopActiveSnapshot();
     if (stored)
         ereport(ERROR, errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -65,26 +55,21 @@ static void check_latest(const char *name)
  * `what` names the command. */
 void corgi_check_name(const char *name, Oid user, const char *what)
 {
-    bool exists;
-    CorgiCaller caller;
     PreventCommandIfReadOnly(what);
     if (strlen(name) > MAX_NAME_BYTES)
         ereport(ERROR, errcode(ERRCODE_NAME_TOO_LONG),
                 errmsg("name has %zu bytes; the limit is %d", strlen(name), MAX_NAME_BYTES));
     corgi_check_models(ACL_INSERT, user);
     corgi_lock_name(name);
-    caller = corgi_become_owner();
-    SPI_connect();
-    exists = find_row(lock_query, name, false);
-    if (exists) {
+    CorgiCaller caller = corgi_open_tables();
+    if (corgi_execute_for(lock_query, name, false) > 0) {
         CorgiHolders holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
         corgi_check_models(ACL_UPDATE, user);
         if (!corgi_may(CORGI_REPLACE, user, &holders))
             refuse_owner(name, holders.owner);
     } else
         check_latest(name);
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
 }
 
 static void check_encoding(const CorgiRun *run)
@@ -257,10 +242,9 @@ static char *params_of(const CorgiRun *run)
 /* Return a text[]; NULL for NULL. */
 ArrayType *corgi_text_array(const CorgiNames *names)
 {
-    Datum *texts;
     if (names == NULL)
         return NULL;
-    texts = palloc(sizeof *texts * (Size) Max(names->count, 1));
+    Datum *texts = palloc(sizeof *texts * (Size) Max(names->count, 1));
     for (int64 i = 0; i < names->count; i++)
         texts[i] = CStringGetTextDatum(names->names[i].text);
     return construct_array(texts, (int) names->count, TEXTOID, -1, false, TYPALIGN_INT);
@@ -289,11 +273,10 @@ CorgiWeights corgi_get_weights(const CorgiRun *run, CorgiLearner *learner)
 /* Return the training state; NULL if the weights suffice. */
 static ArrayType *learnt(const CorgiRun *run, CorgiLearner *learner)
 {
-    ArrayType *a;
     int64 lines = state_rows(run, learner);
     if (lines == 0)
         return NULL;
-    a = corgi_make_doubles(2, lines, run->survey.width + 1);
+    ArrayType *a = corgi_make_doubles(2, lines, run->survey.width + 1);
     if (learner == NULL)
         corgi_stack_write_state(run->stack, run, (double *) ARR_DATA_PTR(a));
     else
@@ -353,13 +336,10 @@ void corgi_store_model(const CorgiRun *run, CorgiLearner *learner, const CorgiHi
     CorgiRow row = {.name = o->name, .kind = o->kind, .user = o->user, .width = run->survey.width,
                     .weights = corgi_get_weights(run, learner), .params = params_of(run),
                     .source = o->query ? o->query : corgi_sql_name(run->source.rel)};
-    CorgiCaller caller;
     row.weights.coefficients = compress_array(row.weights.coefficients);
     row.learnt = compress_array(learnt(run, learner));
-    caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     corgi_store_row(&row);
     corgi_store_history(history, o, past);
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
 }

@@ -8,7 +8,6 @@
 
 #include <math.h>
 
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "io/gather.h"
@@ -54,19 +53,13 @@ static void read_params(Summary *s, CorgiModel *m, const char *name)
         "p operator(pg_catalog.->>) 'class_weight', p operator(pg_catalog.->>) 'solver' FROM (SELECT params AS p "
         "FROM corgipile.models WHERE name operator(pg_catalog.=) $1) AS q";
     MemoryContext outside = CurrentMemoryContext;
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    CorgiCaller caller = corgi_become_owner();
+    CorgiCaller caller = corgi_open_tables();
     char *params[7];
-    SPI_connect();
-    if (SPI_execute_with_args(query, 1, types, values, NULL, true, 1) != SPI_OK_SELECT || SPI_processed == 0)
+    if (corgi_execute_for(query, name, true) == 0)
         elog(ERROR, "reading corgipile.models failed");
-    for (int i = 0; i < lengthof(params); i++) {
-        char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 1);
-        params[i] = value ? MemoryContextStrdup(outside, value) : NULL;
-    }
-    SPI_finish();
-    corgi_become_caller(caller);
+    for (int i = 0; i < lengthof(params); i++)
+        params[i] = corgi_text_at(i + 1, outside);
+    corgi_close_tables(caller);
     if (params[1] != NULL && strtod(params[1], NULL) > 0)
         REFUSE("an L1 penalty makes weights 0, of which there are no standard errors; train with l1 => 0");
     if (params[2] != NULL)
@@ -301,9 +294,8 @@ Datum corgipile_summary(PG_FUNCTION_ARGS)
     ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
     Summary s = {.watch = {.slot = add_row}, .memory = CurrentMemoryContext};
     char *name;
-    CorgiModel *m;
     InitMaterializedSRF(fcinfo, 0);
-    m = corgi_model_to_evaluate(fcinfo, &name);
+    CorgiModel *m = corgi_model_to_evaluate(fcinfo, &name);
     if (m == NULL)
         return (Datum) 0;
     corgi_find_model(name, CORGI_READ);

@@ -215,10 +215,9 @@ static void check_weights(const CorgiRun *run)
 static void sketch_labels(CorgiRun *run)
 {
     CorgiSurvey *v = &run->survey;
-    cp_sketch *s;
     if (!corgi_are_labels(run->members) || !run->options.balance || run->options.content)
         return;
-    s = make_sketch(INT4OID, v->cuts, v->blocks);
+    cp_sketch *s = make_sketch(INT4OID, v->cuts, v->blocks);
     for (int64 block = 0; block < v->blocks; block++) {
         for (int64 row = v->cuts[block]; row < v->cuts[block + 1]; row++) {
             const double set = (double) corgi_member_of(run->members, row);
@@ -236,13 +235,12 @@ void corgi_take_survey(CorgiRun *run, CustomScanState *blocks)
     const CorgiSource *source = &run->source;
     int64 most = corgi_max_blocks(source);
     MemoryContext leftovers = AllocSetContextCreate(CurrentMemoryContext, "corgipile survey", ALLOCSET_DEFAULT_SIZES);
-    Tally t;
     memset(v, 0, sizeof *v);
     v->cuts = allocate(most + 1, sizeof *v->cuts);
     v->place = allocate(most, sizeof *v->place);
     v->cuts[0] = 0;
     corgi_begin_members(run);
-    t = make_tally(run, most);
+    Tally t = make_tally(run, most);
     for (CorgiPlace at = {0}; corgi_settle(source, &at); at.page += source->block_pages)
         at.row += survey_block(run, blocks, &at, &t, leftovers);
     corgi_end_loop(blocks);

@@ -1,6 +1,5 @@
 /* Positive symmetric matrices and their pivoted factor L. Included by summary.c. */
-#ifndef CORGI_SYMMETRIC_H
-#define CORGI_SYMMETRIC_H
+#pragma once
 
 #include "postgres.h"
 
@@ -14,5 +13,3 @@ typedef struct {
 extern void corgi_factor(CorgiSymmetric *s);
 extern void corgi_solve(const CorgiSymmetric *s, const double *right, double *to, double *room);
 extern void corgi_null_vector(const CorgiSymmetric *s, double *to);
-
-#endif

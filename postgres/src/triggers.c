@@ -8,7 +8,6 @@
 #include "access/genam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "commands/event_trigger.h"
 #include "commands/trigger.h"
@@ -90,7 +89,6 @@ static void check_update(Relation rel, const Owned *old, const Owned *new)
 static HeapTuple store_owner(Relation rel, HeapTuple row, const Owned *new, bool inserting)
 {
     Oid role = new->holders.owner;
-    Datum owner;
     bool null = false;
     int at = SPI_fnumber(RelationGetDescr(rel), "owner");
     if (role == CORGI_NOBODY && inserting) {
@@ -100,7 +98,7 @@ static HeapTuple store_owner(Relation rel, HeapTuple row, const Owned *new, bool
     }
     if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
         return row;
-    owner = Int64GetDatum(CORGI_ROLE_TYPE | corgi_type_of(role));
+    Datum owner = Int64GetDatum(CORGI_ROLE_TYPE | corgi_type_of(role));
     return heap_modify_tuple_by_cols(row, RelationGetDescr(rel), 1, &at, &owner, &null);
 }
 
@@ -127,13 +125,13 @@ Datum corgipile_guard_model(PG_FUNCTION_ARGS)
 {
     TriggerData *t = corgi_trigger_of(fcinfo);
     Relation rel = t->tg_relation;
-    Owned old, new;
+    Owned new;
     if (TRIGGER_FIRED_BY_INSERT(t->tg_event)) {
         new = owned_at(rel, t->tg_trigtuple);
         check_lists(&new);
         return PointerGetDatum(store_owner(rel, t->tg_trigtuple, &new, true));
     }
-    old = owned_at(rel, t->tg_trigtuple);
+    Owned old = owned_at(rel, t->tg_trigtuple);
     new = owned_at(rel, t->tg_newtuple);
     check_lists(&new);
     check_update(rel, &old, &new);
@@ -281,14 +279,10 @@ static void guard_types(const Node *command)
 
 static void change_models(const char *query, Oid role)
 {
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(GetUserNameFromId(role, false))};
-    CorgiCaller caller = corgi_become_owner();
-    SPI_connect();
-    if (SPI_execute_with_args(query, lengthof(types), types, values, NULL, false, 0) < 0)
-        elog(ERROR, "changing corgipile.models failed");
-    SPI_finish();
-    corgi_become_caller(caller);
+    const char *name = GetUserNameFromId(role, false);
+    CorgiCaller caller = corgi_open_tables();
+    (void) corgi_execute_for(query, name, false);
+    corgi_close_tables(caller);
 }
 
 static const char *const drop_query =

@@ -236,10 +236,7 @@ static const CustomExecMethods exec_methods = {.CustomName = "TupleShuffle",
 
 static Node *create_tuple_shuffle(CustomScan *scan)
 {
-    TupleState *s = (TupleState *) newNode(sizeof(TupleState), T_CustomScanState);
-    s->css.methods = &exec_methods;
-    corgi_show_name(scan);
-    return (Node *) s;
+    return corgi_create_state(scan, sizeof(TupleState), &exec_methods);
 }
 
 const CustomScanMethods corgi_tuple_methods = {CORGI_PREFIX "TupleShuffle", create_tuple_shuffle};

@@ -39,18 +39,12 @@ static const char *const next_query =
     "SELECT GREATEST($2, (SELECT pg_catalog.max(version) FROM corgipile.past WHERE model operator(pg_catalog.=) $1)) "
     "operator(pg_catalog.+) 1::pg_catalog.int8";
 
-static void execute_version(const char *query, int count, Oid *types, Datum *values, const char *nulls, int expected)
-{
-    if (SPI_execute_with_args(query, count, types, values, nulls, false, 0) != expected)
-        elog(ERROR, "storing a version of a model failed");
-}
-
 /* Run a statement with a model's name and a number. */
-static void execute_for_model(const char *query, Datum name, int64 number, int expected)
+static void execute_for_model(const char *query, Datum name, int64 number)
 {
     Oid types[] = {TEXTOID, INT8OID};
     Datum values[] = {name, Int64GetDatum(number)};
-    execute_version(query, lengthof(types), types, values, NULL, expected);
+    corgi_execute(query, lengthof(types), types, values, NULL, false);
 }
 
 static Datum column_value(const TriggerData *t, HeapTuple row, const char *name, bool *null)
@@ -102,25 +96,22 @@ static void store_version(const TriggerData *t, Datum name, Datum version)
         values[3 + i] = column_value(t, t->tg_trigtuple, versioned[i], &null);
         nulls[3 + i] = null ? 'n' : ' ';
     }
-    execute_version(store_query, lengthof(types), types, values, nulls, SPI_OK_INSERT);
-    execute_for_model(store_history_query, name, DatumGetInt64(version), SPI_OK_INSERT);
+    corgi_execute(store_query, lengthof(types), types, values, nulls, false);
+    execute_for_model(store_history_query, name, DatumGetInt64(version));
 }
 
 /* Store the replaced version and delete the oldest ones. Returns the new version's number. */
 static int64 replace_version(const TriggerData *t, Datum name, Datum version)
 {
-    CorgiCaller caller = corgi_become_owner();
+    CorgiCaller caller = corgi_open_tables();
     bool null;
-    int64 next;
-    SPI_connect();
-    execute_for_model(next_query, name, DatumGetInt64(version), SPI_OK_SELECT);
-    next = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+    execute_for_model(next_query, name, DatumGetInt64(version));
+    int64 next = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
     if (corgi_versions > 1 || rolling_back)
         store_version(t, name, version);
     if (!rolling_back)
-        execute_for_model(prune_query, name, corgi_versions - 1, SPI_OK_DELETE);
-    SPI_finish();
-    corgi_become_caller(caller);
+        execute_for_model(prune_query, name, corgi_versions - 1);
+    corgi_close_tables(caller);
     return next;
 }
 
@@ -168,15 +159,11 @@ static const char *const remove_query =
 /* Lock the model after checking that the caller may replace it. Returns its version and the previous one, 0 if none. */
 static void lock_model(const char *name, Oid user, int64 *version, int64 *before)
 {
-    Oid types[] = {TEXTOID};
-    Datum values[] = {CStringGetTextDatum(name)};
-    CorgiHolders holders;
     bool null;
-    execute_version(find_query, lengthof(types), types, values, NULL, SPI_OK_SELECT);
-    if (SPI_processed == 0)
+    if (corgi_execute_for(find_query, name, false) == 0)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no model \"%s\"", name),
                 errhint("SELECT name FROM corgipile.models lists them."));
-    holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+    CorgiHolders holders = corgi_holders_at(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
     corgi_check_right(CORGI_REPLACE, user, &holders, name);
     *version = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null));
     *before = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 6, &null));
@@ -186,11 +173,10 @@ static void lock_model(const char *name, Oid user, int64 *version, int64 *before
 /* Refuse a version that is not stored. */
 static void check_stored(const char *name, int64 version, int64 wanted)
 {
-    char *stored;
-    bool null, is_stored;
-    execute_for_model(kept_query, CStringGetTextDatum(name), wanted, SPI_OK_SELECT);
-    stored = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-    is_stored = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
+    bool null;
+    execute_for_model(kept_query, CStringGetTextDatum(name), wanted);
+    char *stored = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+    bool is_stored = DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
     if (!null && is_stored)
         return;
     ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -206,7 +192,7 @@ static void restore_version(const char *name, int64 version)
     rolling_back = true;
     PG_TRY();
     {
-        execute_for_model(restore_query, model, version, SPI_OK_UPDATE);
+        execute_for_model(restore_query, model, version);
     }
     PG_FINALLY();
     {
@@ -215,33 +201,29 @@ static void restore_version(const char *name, int64 version)
     PG_END_TRY();
     if (SPI_processed != 1)
         elog(ERROR, "restoring a version of model \"%s\" failed", name);
-    execute_version(clear_query, 1, (Oid[]){TEXTOID}, &model, NULL, SPI_OK_DELETE);
-    execute_for_model(history_query, model, version, SPI_OK_INSERT);
-    execute_for_model(remove_query, model, version, SPI_OK_DELETE);
+    corgi_execute_for(clear_query, name, false);
+    execute_for_model(history_query, model, version);
+    execute_for_model(remove_query, model, version);
 }
 
 /* rollback(model, version): restores a version. */
 Datum corgipile_rollback(PG_FUNCTION_ARGS)
 {
-    char *name;
-    int64 version, before, wanted;
+    int64 version, before;
     Oid user = GetUserId();
-    CorgiCaller caller;
     if (PG_ARGISNULL(0))
         PG_RETURN_NULL();
-    name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+    char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
     PreventCommandIfReadOnly("corgipile.rollback");
     corgi_check_models(ACL_UPDATE, user);
     corgi_lock_name(name);
-    caller = corgi_become_owner();
-    SPI_connect();
+    CorgiCaller caller = corgi_open_tables();
     lock_model(name, user, &version, &before);
-    wanted = PG_ARGISNULL(1) ? before : PG_GETARG_INT64(1);
+    int64 wanted = PG_ARGISNULL(1) ? before : PG_GETARG_INT64(1);
     if (wanted != version) {
         check_stored(name, version, wanted);
         restore_version(name, wanted);
     }
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     PG_RETURN_INT64(wanted);
 }

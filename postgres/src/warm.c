@@ -28,8 +28,6 @@ static bool has_classes_given(CorgiOptions *o, const CorgiModel *past)
 /* Adopt the earlier model's encoding, whose columns are identified by name. */
 static void adopt_encoding(CorgiOptions *o, const CorgiModel *past)
 {
-    ListCell *mine, *theirs;
-    bool same;
     if (o->encode != NIL || (o->missing != CORGI_MISSING_ERROR && o->missing != CORGI_MISSING_SKIP))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("encode and missing must be left out: warm_start uses those of its model"));
@@ -37,10 +35,7 @@ static void adopt_encoding(CorgiOptions *o, const CorgiModel *past)
     o->encoding = past->encoding;
     if (past->encoding == NULL)
         return;
-    same = list_length(o->features) == list_length(past->features);
-    forboth(mine, o->features, theirs, past->features)
-        same &= strcmp(lfirst(mine), lfirst(theirs)) == 0;
-    if (!same)
+    if (!corgi_same_names(o->features, past->features))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                 errmsg("warm_start \"%s\" was trained on other columns, or in another order", o->warm_start),
                 errhint("SELECT params -> 'features' FROM corgipile.models lists its columns."));
@@ -49,9 +44,8 @@ static void adopt_encoding(CorgiOptions *o, const CorgiModel *past)
 /* Load the warm-start model. Its classes become those of the new model. */
 CorgiModel *corgi_load_past(CorgiOptions *o)
 {
-    CorgiModel *past;
     o->past = corgi_find_model(o->warm_start, CORGI_READ);
-    past = corgi_load_model(o->warm_start, true);
+    CorgiModel *past = corgi_load_model(o->warm_start, true);
     corgi_require_single(past, o->warm_start, "warm_start needs");
     o->of = corgi_loss_of(o->kind, past->classes);
     if (past->of.loss != o->of.loss || past->of.parameter != o->of.parameter)
@@ -77,11 +71,10 @@ CorgiModel *corgi_load_past(CorgiOptions *o)
 /* Refuse to replace the warm-start model if another session replaced it after it was read. */
 void corgi_check_past(const CorgiOptions *o)
 {
-    CorgiVersion now;
     if (o->warm_start == NULL || o->name == NULL || strcmp(o->name, o->warm_start) != 0)
         return;
     PushActiveSnapshot(GetTransactionSnapshot());
-    now = corgi_find_model(o->warm_start, CORGI_READ);
+    CorgiVersion now = corgi_find_model(o->warm_start, CORGI_READ);
     PopActiveSnapshot();
     if (!corgi_same_version(&now, &o->past))
         ereport(ERROR, errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

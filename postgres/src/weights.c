@@ -36,7 +36,6 @@ static ClassWeight *read_class_weight_entry(char *name, const JsonbValue *value)
 /* Parse class_weight: balanced, or a JSON object of numbers by class. */
 void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type)
 {
-    JsonbIterator *at;
     JsonbIteratorToken token;
     JsonbValue item;
     char *name = NULL;
@@ -48,7 +47,8 @@ void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type)
     if (o->class_weight[strspn(o->class_weight, " \t\n\r")] != '{')
         REFUSE(INVALID, "class_weight must be 'balanced' or a JSON object of numbers by class, such as "
                "'{\"no\": 1, \"yes\": 20}', got \"%s\"", o->class_weight);
-    at = JsonbIteratorInit(&DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(o->class_weight)))->root);
+    JsonbIterator *at =
+        JsonbIteratorInit(&DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(o->class_weight)))->root);
     while ((token = JsonbIteratorNext(&at, &item, true)) != WJB_DONE) {
         if (token == WJB_KEY)
             name = pnstrdup(item.val.string.val, item.val.string.len);
@@ -64,10 +64,9 @@ static bool denotes_class(const CorgiRun *run, int64 k, const char *name)
 {
     const CorgiNames *names = run->source.label.classes;
     char *end;
-    double number;
     if (names != NULL)
         return strcmp(names->names[k].text, name) == 0;
-    number = strtod(name, &end);
+    double number = strtod(name, &end);
     return end != name && *end == '\0' && number == run->survey.classes[k];
 }
 

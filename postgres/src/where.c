@@ -13,7 +13,6 @@
 #include "parser/parse_collate.h"
 #include "parser/parse_relation.h"
 #include "parser/parser.h"
-#include "rewrite/rewriteManip.h"
 #include "utils/acl.h"
 
 #define REFUSE(code, ...) ereport(ERROR, errcode(code), errmsg(__VA_ARGS__))
@@ -44,10 +43,9 @@ static Node *parse_condition(const char *text)
 static Node *analyze_condition(Relation rel, const char *text)
 {
     ParseState *state = make_parsestate(NULL);
-    Node *condition;
     addNSItemToQuery(state, addRangeTableEntryForRelation(state, rel, AccessShareLock, NULL, false, true), false, true,
                      true);
-    condition = transformWhereClause(state, parse_condition(text), EXPR_KIND_OTHER, "where");
+    Node *condition = transformWhereClause(state, parse_condition(text), EXPR_KIND_OTHER, "where");
     if (state->p_hasAggs || state->p_hasWindowFuncs || state->p_hasTargetSRFs || state->p_hasSubLinks)
         REFUSE(ERRCODE_FEATURE_NOT_SUPPORTED, "where must not have aggregates, window functions, set-returning "
                                               "functions or subqueries; use query");
@@ -80,13 +78,11 @@ static void check_columns(Relation rel, Node *condition)
 void corgi_open_where(CorgiRun *run)
 {
     const CorgiSource *s = &run->source;
-    struct CorgiWhere *w;
-    Node *condition;
     if (run->options.where == NULL)
         return;
-    condition = analyze_condition(s->rel, run->options.where);
+    Node *condition = analyze_condition(s->rel, run->options.where);
     check_columns(s->rel, condition);
-    w = run->where = palloc0(sizeof *w);
+    struct CorgiWhere *w = run->where = palloc0(sizeof *w);
     w->condition = make_ands_implicit(expression_planner((Expr *) condition));
     w->states = palloc0(sizeof *w->states * (Size) Max(s->part_count, 1));
     w->context = CreateStandaloneExprContext();
@@ -95,11 +91,10 @@ void corgi_open_where(CorgiRun *run)
 
 static ExprState *part_state(struct CorgiWhere *w, const CorgiRun *run, const CorgiSource *part)
 {
-    MemoryContext outside;
     List *condition = w->condition;
     if (w->states[part->number] != NULL)
         return w->states[part->number];
-    outside = MemoryContextSwitchTo(w->memory);
+    MemoryContext outside = MemoryContextSwitchTo(w->memory);
     if (part != &run->source)
         condition = map_partition_varattnos(condition, 1, part->rel, run->source.rel);
     w->states[part->number] = ExecInitQual(condition, NULL);

@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "access/xact.h"
-#include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -108,7 +107,6 @@ static void read_record(JobState *w)
 {
     MemoryContext outside = CurrentMemoryContext;
     bool null;
-    Datum value;
     w->begun = SPI_processed > 0;
     if (!w->begun)
         return;
@@ -118,7 +116,7 @@ static void read_record(JobState *w)
     w->role = corgi_resolve(DatumGetInt64(record_column(3, &null)));
     w->session = DatumGetObjectId(record_column(4, &null));
     w->security = DatumGetInt32(record_column(5, &null));
-    value = record_column(6, &null);
+    Datum value = record_column(6, &null);
     if (!null) {
         w->limit = palloc(sizeof *w->limit);
         *w->limit = *DatumGetIntervalP(value);
@@ -131,21 +129,18 @@ static void begin_job(JobState *w)
 {
     Oid types[] = {INT8OID}, prune_types[] = {INT8OID, INT8OID};
     Datum values[] = {Int64GetDatum(w->ticket.id)}, prune_values[2];
-    CorgiCaller caller;
     begin_writing();
     PushActiveSnapshot(GetTransactionSnapshot());
-    caller = corgi_become_owner();
-    SPI_connect();
-    corgi_change_records(begin_query, lengthof(types), types, values, NULL);
+    CorgiCaller caller = corgi_open_tables();
+    corgi_execute(begin_query, lengthof(types), types, values, NULL, false);
     read_record(w);
     if (w->begun) {
         corgi_mark_lost();
         prune_values[0] = Int64GetDatum(w->role);
         prune_values[1] = Int64GetDatum(MAX_FINISHED_JOBS);
-        corgi_change_records(prune_query, lengthof(prune_types), prune_types, prune_values, NULL);
+        corgi_execute(prune_query, lengthof(prune_types), prune_types, prune_values, NULL, false);
     }
-    SPI_finish();
-    corgi_become_caller(caller);
+    corgi_close_tables(caller);
     PopActiveSnapshot();
 }
 
@@ -180,11 +175,10 @@ static void reach_time_limit(void)
 
 static void start_time_limit(const JobState *w)
 {
-    TimestampTz end;
     if (w->limit == NULL)
         return;
-    end = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()),
-                                                  IntervalPGetDatum(w->limit)));
+    TimestampTz end = DatumGetTimestampTz(DirectFunctionCall2(
+        timestamptz_pl_interval, TimestampTzGetDatum(GetCurrentTimestamp()), IntervalPGetDatum(w->limit)));
     if (!TIMESTAMP_NOT_FINITE(end))
         enable_timeout_at(limit_timer, end);
 }
@@ -221,7 +215,7 @@ static void write_end(JobState *w)
     nulls[6] = isnan(w->at.loss) ? 'n' : ' ';
     nulls[7] = isnan(w->at.rate) ? 'n' : ' ';
     SPI_connect();
-    corgi_change_records(end_query, lengthof(types), types, values, nulls);
+    corgi_execute(end_query, lengthof(types), types, values, nulls, false);
     SPI_finish();
     corgi_become_caller(caller);
 }

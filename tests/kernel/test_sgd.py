@@ -194,7 +194,7 @@ def test_slots_outside_the_buffer_touch_nothing(slot):
     model = sgd("linear", 3, np.float32)
     visit = np.array([1, slot, 2], np.int32)
     model.begin(0.1)
-    assert _kernel.sgd_dense(model._state, np.ones((10, 3), np.float32), np.ones(10), 9, visit) == (1, 1)
+    assert _kernel.sgd_learn(model._state, np.ones((10, 3), np.float32), np.ones(10), 9, visit) == (1, 1)
     assert not model.weights()[0].any()
     assert model.flush().rows == 0
 
@@ -203,13 +203,13 @@ def test_wrong_buffers_raise():
     model = sgd("linear", 3, np.float32)
     x, y, visit = np.ones((4, 3), np.float32), np.ones(4), np.zeros(1, np.int32)
     with pytest.raises(TypeError, match="8 bytes, must have 4"):
-        _kernel.sgd_dense(model._state, x.astype(float), y, 9, visit)
+        _kernel.sgd_learn(model._state, x.astype(float), y, 9, visit)
     with pytest.raises(ValueError, match="must be whole rows"):
-        _kernel.sgd_dense(model._state, np.ones(4, np.float32), y, 9, visit)
+        _kernel.sgd_learn(model._state, np.ones(4, np.float32), y, 9, visit)
     with pytest.raises(ValueError, match="got 77"):
-        _kernel.sgd_dense(model._state, x, y, 77, visit)
+        _kernel.sgd_learn(model._state, x, y, 77, visit)
     with pytest.raises(ValueError, match="needs dense rows"):
-        _kernel.sgd_sparse(model._state, *(np.zeros(1, np.uint64),) * 2, np.zeros(1, np.int64), y, 9, visit)
+        _kernel.sgd_learn(model._state, (np.zeros(1, np.uint64),) * 2 + (np.zeros(1, np.int64),), y, 9, visit)
     with pytest.raises(ValueError, match="rate"):
         _kernel.sgd_begin(model._state, float("nan"))
     with pytest.raises(ValueError, match=r"weights must be \[1, 3\]"):

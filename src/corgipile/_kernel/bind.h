@@ -1,35 +1,18 @@
 /* Shared declarations of the binding files; each adds its functions to the module `corgipile._kernel`. Arrays come in
  * through the buffer protocol and are checked here. The GIL is released around kernel calls. */
-#ifndef CP_BIND_H
-#define CP_BIND_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
-extern PyMethodDef cp_plan_methods[];    /* bind_plan.c: orders */
-extern PyMethodDef cp_permute_methods[]; /* bind_permute.c: hash, permutations */
-extern PyMethodDef cp_lanes_methods[];   /* bind_lanes.c: orders in parallel lanes */
-extern PyMethodDef cp_stream_methods[];  /* bind_stream.c: sliding window, reservoir */
-extern PyMethodDef cp_rows_methods[];    /* bind_rows.c: gather, scatter, batched pread */
-extern PyMethodDef cp_lists_methods[];   /* bind_lists.c: rows of varying length */
-extern PyMethodDef cp_expand_methods[];  /* bind_expand.c: sparse rows made dense */
-extern PyMethodDef cp_picks_methods[];   /* bind_picks.c: rows selected by bits */
-extern PyMethodDef cp_records_methods[]; /* bind_records.c: TFRecord, Example, byte ranges */
-extern PyMethodDef cp_run_methods[];     /* bind_prefetch.c: plans run ahead */
-extern PyMethodDef cp_aside_methods[];   /* bind_async_gather.c: rows gathered in a thread */
-extern PyMethodDef cp_sgd_methods[];     /* bind_sgd.c: SGD steps */
-extern PyMethodDef cp_groups_methods[];  /* bind_groups.c: several models at once */
-extern PyMethodDef cp_dual_methods[];    /* bind_dual.c: dual coordinate descent */
-extern PyMethodDef cp_losses_methods[];  /* bind_losses.c: losses and learning rates */
-extern PyMethodDef cp_text_methods[];    /* bind_text.c: SVMlight parser */
-extern PyMethodDef cp_hashed_methods[];  /* bind_hashed.c: text hashed to sparse rows */
-extern PyMethodDef cp_fields_methods[];  /* bind_fields.c: columns of delimited text */
-extern PyMethodDef cp_sketch_methods[];  /* bind_sketch.c: descriptions of blocks */
-extern PyMethodDef cp_sums_methods[];    /* bind_sums.c: exact sums */
-extern PyMethodDef cp_moments_methods[]; /* bind_moments.c: scaling of features */
-extern PyMethodDef cp_visits_methods[];  /* bind_visits.c: counters of an audit */
-extern PyMethodDef cp_memory_methods[];  /* bind_memory.c: advice on mapped files */
+/* Applies a macro to the name of each binding file's table of functions. */
+#define CP_TABLES(X)                                                                                                   \
+    X(aside) X(dual) X(expand) X(fields) X(groups) X(hashed) X(lanes) X(lists) X(losses) X(memory) X(moments)          \
+    X(permute) X(picks) X(plan) X(records) X(rows) X(run) X(sgd) X(sketch) X(stream) X(sums) X(text) X(visits)
+#define CP_DECLARE_TABLE(name) extern PyMethodDef cp_##name##_methods[];
+CP_TABLES(CP_DECLARE_TABLE)
 
 /* Method-table entry of a function with keyword arguments. */
 #define CP_BY_NAME(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
@@ -45,10 +28,38 @@ extern const cp_constant cp_memory_constants[];  /* kinds of advice */
 extern const cp_constant cp_sums_constants[];    /* sizes */
 extern const cp_constant cp_hashed_constants[];  /* kinds of columns, bounds */
 extern const cp_constant cp_moments_constants[]; /* scaling verdicts */
-int cp_losses_constants(PyObject *module);       /* adds the table of losses, and constants of kernel/sgd */
+extern const cp_constant cp_losses_constants[];  /* labels, statuses */
+int cp_add_losses(PyObject *module);             /* tables of losses and steps */
 
 /* Get a C-contiguous buffer of `item`-byte elements (item 0: any), writable if requested. On failure sets TypeError or
  * ValueError with the name `what` and returns -1; then there is nothing to release. */
 int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, const char *what);
 
-#endif
+enum { CP_READ, CP_WRITE };
+
+/* An array argument. It is held from cp_hold, a converter for "O&", to the end of its scope. */
+typedef struct {
+    const char *name;
+    Py_ssize_t item;        /* bytes of an element; 0: any */
+    int writable, optional; /* optional: None is allowed */
+    void *at;               /* NULL: None */
+    int64_t bytes, count;   /* count: of elements */
+    Py_buffer view;
+} cp_array;
+
+#define CP_ARRAY(array, ...) cp_array array __attribute__((cleanup(cp_release))) = {.name = __VA_ARGS__}
+#define CP_HOLD(array) cp_hold, &(array)
+int cp_hold(PyObject *object, void *array);
+void cp_release(cp_array *array);
+
+/* Get several buffers; `items` has the element size of each. On failure none is held. */
+int cp_buffers(PyObject **objects, Py_buffer *views, int count, const Py_ssize_t *items, int first_writable,
+               const char *const *names);
+
+/* Store the pointer of a capsule; for the converters of "O&" that CP_CAPSULE defines. */
+int cp_uncapsule(PyObject *capsule, void *to, const char *name);
+#define CP_CAPSULE(function, name)                                                                                     \
+    static inline int function(PyObject *capsule, void *to)                                                            \
+    {                                                                                                                  \
+        return cp_uncapsule(capsule, to, name);                                                                        \
+    }

@@ -1,14 +1,14 @@
 /* Binds gathering in a thread: kernel/io/async_gather.h. */
-#define _GNU_SOURCE
 #include "bind.h"
 #include "io/async_gather.h"
 #include "objects.h"
 
 #define ASYNC_GATHER "corgipile.aside"
+CP_CAPSULE(gather_of, ASYNC_GATHER)
 
 typedef struct request {
     cp_copy copy;
-    Py_buffer to, from, index;
+    Py_buffer held[3]; /* index, from, to */
     struct request *next;
 } request;
 
@@ -18,16 +18,20 @@ typedef struct {
     int64_t released;
 } gather_object;
 
+static void request_free(request *entry)
+{
+    for (int i = 0; i < 3; i++)
+        PyBuffer_Release(&entry->held[i]);
+    free(entry);
+}
+
 /* Release the arrays of the first `completed` requests. */
 static void gather_release(gather_object *o, int64_t completed)
 {
     for (; o->released < completed && o->first; o->released++) {
         request *entry = o->first;
         o->first = entry->next;
-        PyBuffer_Release(&entry->to);
-        PyBuffer_Release(&entry->from);
-        PyBuffer_Release(&entry->index);
-        free(entry);
+        request_free(entry);
     }
 }
 
@@ -42,10 +46,9 @@ static void gather_destroy(PyObject *capsule)
 }
 
 /* aside_new() -> gatherer, whose thread starts with the first request */
-static PyObject *aside_new(PyObject *self, PyObject *none)
+static PyObject *aside_new(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     gather_object *o = calloc(1, sizeof *o);
-    (void)self, (void)none;
     if (!o)
         return PyErr_NoMemory();
     cp_async_gather_init(&o->gather);
@@ -59,31 +62,29 @@ static PyObject *aside_new(PyObject *self, PyObject *none)
 
 /* aside_gather(aside, to, from, row_bytes, index) -> number of this copy: to[i] = from[index[i]]. The arrays are held
  * until it is complete; `to` and the rows must not be changed before. */
-static PyObject *aside_gather(PyObject *self, PyObject *args)
+static PyObject *aside_gather(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *to, *from, *index;
+    static const char *const names[] = {"index", "from", "to"};
+    static const Py_ssize_t sizes[] = {4, 0, 0};
+    PyObject *arrays[3];
     long long bytes;
     gather_object *o;
-    request *entry;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOLO", &capsule, &to, &from, &bytes, &index) ||
-        !(o = PyCapsule_GetPointer(capsule, ASYNC_GATHER)))
+    if (!PyArg_ParseTuple(args, "O&OOLO", gather_of, &o, &arrays[2], &arrays[1], &bytes, &arrays[0]))
         return NULL;
-    if (!(entry = calloc(1, sizeof *entry)))
+    request *entry = calloc(1, sizeof *entry);
+    if (!entry)
         return PyErr_NoMemory();
-    if (cp_buffer(to, &entry->to, 0, 1, "to") < 0)
-        goto failed;
-    if (cp_buffer(from, &entry->from, 0, 0, "from") < 0)
-        goto failed_from;
-    if (cp_buffer(index, &entry->index, 4, 0, "index") < 0)
-        goto failed_index;
-    int64_t count = entry->index.len / 4, number;
-    if (bytes <= 0 || (count && bytes > entry->to.len / count)
-        || !cp_slots_ok(entry->index.buf, count, entry->from.len / bytes, 0)) {
-        PyErr_SetString(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
-        goto failed_all;
+    if (cp_buffers(arrays, entry->held, 3, sizes, 2, names) < 0) {
+        free(entry);
+        return NULL;
     }
-    entry->copy = (cp_copy){entry->to.buf, entry->from.buf, entry->index.buf, bytes, count, NULL};
+    const Py_buffer *index = &entry->held[0], *from = &entry->held[1], *to = &entry->held[2];
+    int64_t count = index->len / 4, number;
+    if (bytes <= 0 || (count && bytes > to->len / count) || !cp_slots_ok(index->buf, count, from->len / bytes, 0)) {
+        request_free(entry);
+        return PyErr_Format(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
+    }
+    entry->copy = (cp_copy){to->buf, from->buf, index->buf, bytes, count, NULL};
     if (o->first)
         o->last->next = entry;
     else
@@ -93,26 +94,15 @@ static PyObject *aside_gather(PyObject *self, PyObject *args)
     number = cp_async_gather_request(&o->gather, &entry->copy);
     Py_END_ALLOW_THREADS
     return PyLong_FromLongLong((long long)number);
-failed_all:
-    PyBuffer_Release(&entry->index);
-failed_index:
-    PyBuffer_Release(&entry->from);
-failed_from:
-    PyBuffer_Release(&entry->to);
-failed:
-    free(entry);
-    return NULL;
 }
 
 /* aside_wait(aside, until) -> number of complete copies, once copy `until` is one; 0 does not wait */
-static PyObject *aside_wait(PyObject *self, PyObject *args)
+static PyObject *aside_wait(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule;
     long long until;
     int64_t completed;
     gather_object *o;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OL", &capsule, &until) || !(o = PyCapsule_GetPointer(capsule, ASYNC_GATHER)))
+    if (!PyArg_ParseTuple(args, "O&L", gather_of, &o, &until))
         return NULL;
     if (until > o->gather.requested)
         return PyErr_Format(PyExc_ValueError, "copy %lld was not requested", until);

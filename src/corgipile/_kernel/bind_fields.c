@@ -28,10 +28,8 @@ static int field_get(const cp_fields *s, cp_field *f, held *h, PyObject *wanted,
     int from_type, to_type;
     if (wanted == Py_None)
         return 0;
-    if (!PyTuple_Check(wanted)) {
-        PyErr_SetString(PyExc_TypeError, "fields must be None or tuples");
-        return -1;
-    }
+    if (!PyTuple_Check(wanted))
+        return PyErr_SetString(PyExc_TypeError, "fields must be None or tuples"), -1;
     if (!PyArg_ParseTuple(wanted, "OLLiiO", &to, &at, &stride, &from_type, &to_type, &known) ||
         cp_buffer(to, &h->to, 0, 1, "to") < 0)
         return -1;
@@ -48,11 +46,11 @@ static int field_get(const cp_fields *s, cp_field *f, held *h, PyObject *wanted,
 
 /* Parse rows; returns a list with the nulls per field, -1 for fields with an unsure value, or None if the rows do not
  * match. */
-static PyObject *fields_run(cp_fields *s, const Py_buffer *text)
+static PyObject *fields_run(cp_fields *s, const cp_array *text)
 {
     int read;
     Py_BEGIN_ALLOW_THREADS
-    read = cp_fields_read(s, text->buf, text->len);
+    read = cp_fields_read(s, text->at, text->bytes);
     Py_END_ALLOW_THREADS
     if (!read)
         Py_RETURN_NONE;
@@ -78,52 +76,32 @@ static int64_t slots_of(const int32_t *into, int64_t count)
 }
 
 /* fields_read(text, rows, mark, into, fields): `into` is None if rows go in order. */
-static PyObject *fields_read(PyObject *self, PyObject *args)
+static PyObject *fields_read(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *source, *slots_array, *wanted, *result = NULL;
-    Py_buffer text = {0}, into = {0};
-    cp_fields s = {0};
-    held *holds = NULL;
+    CP_ARRAY(text, "text", 1);
+    CP_ARRAY(into, "into", 4, CP_READ, 1);
+    PyObject *wanted, *result = NULL;
     long long rows;
     int mark;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OLiOO!", &source, &rows, &mark, &slots_array, &PyList_Type, &wanted) ||
-        cp_buffer(source, &text, 1, 0, "text") < 0)
+    if (!PyArg_ParseTuple(args, "O&LiO&O!", CP_HOLD(text), &rows, &mark, CP_HOLD(into), &PyList_Type, &wanted))
         return NULL;
-    s.mark = (char)mark;
-    s.rows = rows;
-    s.count = (int64_t)PyList_Size(wanted);
+    cp_fields s = {.mark = (char)mark, .rows = rows, .count = (int64_t)PyList_Size(wanted), .into = into.at};
+    int64_t slots = !into.view.obj ? rows : into.count == rows ? slots_of(s.into, rows) : -1;
+    if (rows < 0 || slots < 0 || s.count == 0)
+        return PyErr_Format(PyExc_ValueError, "fields must not be empty, and each row needs a slot");
+    held *holds = calloc((size_t)s.count + 1, sizeof *holds);
     s.fields = calloc((size_t)s.count + 1, sizeof *s.fields);
-    holds = calloc((size_t)s.count + 1, sizeof *holds);
-    if (!s.fields || !holds) {
+    int taken = holds && s.fields;
+    if (!taken)
         PyErr_NoMemory();
-        goto done;
-    }
-    int64_t slots = rows;
-    if (slots_array != Py_None) {
-        if (cp_buffer(slots_array, &into, 4, 0, "into") < 0)
-            goto done;
-        s.into = into.buf;
-        slots = into.len / 4 == rows ? slots_of(s.into, rows) : -1;
-    }
-    if (rows < 0 || slots < 0 || s.count == 0) {
-        PyErr_SetString(PyExc_ValueError, "fields must not be empty, and each row needs a slot");
-        goto done;
-    }
-    for (int64_t i = 0; i < s.count; i++)
-        if (field_get(&s, &s.fields[i], &holds[i], PyList_GetItem(wanted, (Py_ssize_t)i), slots) < 0)
-            goto done;
-    result = fields_run(&s, &text);
-done:
+    for (int64_t i = 0; taken && i < s.count; i++)
+        taken = field_get(&s, &s.fields[i], &holds[i], PyList_GetItem(wanted, (Py_ssize_t)i), slots) == 0;
+    if (taken)
+        result = fields_run(&s, &text);
     for (int64_t i = 0; holds && i < s.count; i++) {
-        if (holds[i].to.obj)
-            PyBuffer_Release(&holds[i].to);
-        if (holds[i].known.obj)
-            PyBuffer_Release(&holds[i].known);
+        PyBuffer_Release(&holds[i].to);
+        PyBuffer_Release(&holds[i].known);
     }
-    if (into.obj)
-        PyBuffer_Release(&into);
-    PyBuffer_Release(&text);
     free(s.fields);
     free(holds);
     return result;

@@ -21,7 +21,7 @@ static const Py_ssize_t array_sizes[ARRAYS] = {1, 8, 8};
 typedef struct {
     cp_hashed_column columns[CP_MAX_HASHED_COLUMNS];
     cp_hashed_term terms[CP_MAX_HASHED_COLUMNS];
-    Py_buffer held[CP_MAX_HASHED_COLUMNS * ARRAYS + 3]; /* of columns, and of ends, missing and beside */
+    Py_buffer held[CP_MAX_HASHED_COLUMNS * ARRAYS]; /* of columns */
     int held_count;
 } sources;
 
@@ -31,19 +31,18 @@ static void release(sources *s)
         PyBuffer_Release(&s->held[--s->held_count]);
 }
 
-/* Get an array unless it is None. Returns the number of elements, 0 for None, -1 with an exception set. */
-static Py_ssize_t get_array(sources *s, PyObject *object, Py_ssize_t size, int writable, const char *name,
-                            const void **at)
+/* Get an array of a column unless it is None. Returns the number of elements, 0 for None, -1 with an exception set. */
+static Py_ssize_t get_array(sources *s, PyObject *object, int which, const void **at)
 {
     *at = NULL;
     if (object == Py_None)
         return 0;
     Py_buffer *view = &s->held[s->held_count];
-    if (cp_buffer(object, view, size, writable, name) < 0)
+    if (cp_buffer(object, view, array_sizes[which], 0, array_names[which]) < 0)
         return -1;
     s->held_count++;
     *at = view->buf;
-    return view->len / size;
+    return view->len / array_sizes[which];
 }
 
 static int value_error(const char *what)
@@ -75,7 +74,7 @@ static int get_column(sources *s, cp_hashed_column *c, PyObject *object, Py_ssiz
         !PyArg_ParseTuple(object, "iIOOO", &kind, &seed, &objects[BYTES], &objects[OFFSETS], &objects[NUMBERS]))
         return PyErr_Occurred() ? -1 : value_error("columns must be tuples");
     for (int i = 0; i < ARRAYS; i++)
-        if ((counts[i] = get_array(s, objects[i], array_sizes[i], 0, array_names[i], &at[i])) < 0)
+        if ((counts[i] = get_array(s, objects[i], i, &at[i])) < 0)
             return -1;
     if (kind < CP_HASHED_WORDS || kind > CP_HASHED_NUMBER)
         return value_error("kind of column must be one of HASHED_WORDS, HASHED_CATEGORY, HASHED_NUMBER");
@@ -125,51 +124,37 @@ static int get_all(sources *s, cp_hashed *h, PyObject *columns, PyObject *terms,
     return 0;
 }
 
-/* Take the rows' null mask and the numbers with their own indices. */
-static int get_extras(sources *s, cp_hashed *h, PyObject *missing, PyObject *beside, Py_ssize_t rows)
-{
-    const void *at;
-    Py_ssize_t count = get_array(s, missing, 1, 0, "missing", &at);
-    if (count < 0)
-        return -1;
-    if (at && count != rows)
-        return value_error("missing must have one entry per row");
-    h->missing = at;
-    if ((count = get_array(s, beside, 4, 0, "beside", &at)) < 0)
-        return -1;
-    h->beside = at;
-    h->beside_count = at && rows ? count / rows : 0;
-    if (at && count != h->beside_count * rows)
-        return value_error("beside must have the same number of entries for each row");
-    return h->beside_count + ((int64_t)1 << h->bits) > INT32_MAX
-               ? value_error("rows must have fewer than 2^31 features")
-               : 0;
-}
-
-/* hash_rows(columns, terms, ends, *, bits, ngrams, missing,
- * beside) -> (indices, values), the bytes of int32 and
- * float32; `ends` gets the number of entries up to each row. */
-static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
+/* hash_rows(columns, terms, ends, *, ...) -> (indices, values), the bytes of int32 and float32; `ends` gets the number
+ * of entries up to each row. */
+static PyObject *hash_rows(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "bits", "ngrams", "missing", "beside", NULL};
-    PyObject *columns, *terms, *ends, *missing, *beside, *result = NULL;
-    const void *to = NULL;
+    CP_ARRAY(ends, "ends", 4, CP_WRITE);
+    CP_ARRAY(missing, "missing", 1, CP_READ, 1);
+    CP_ARRAY(beside, "beside", 4, CP_READ, 1);
+    PyObject *columns, *terms, *result = NULL;
     sources s;
     cp_hashed h = {0};
-    (void)self;
     s.held_count = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO$iiOO", words, &columns, &terms, &ends, &h.bits, &h.ngrams,
-                                     &missing, &beside))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO&$iiO&O&", words, &columns, &terms, CP_HOLD(ends), &h.bits,
+                                     &h.ngrams, CP_HOLD(missing), CP_HOLD(beside)))
         return NULL;
-    Py_ssize_t rows = get_array(&s, ends, 4, 1, "ends", &to);
-    int ok = rows >= 0;
-    if (ok && (h.bits < 1 || h.bits > CP_MAX_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MAX_NGRAMS))
-        ok = value_error("bits or ngrams are out of range") == 0;
-    ok = ok && get_all(&s, &h, columns, terms, rows) == 0 && get_extras(&s, &h, missing, beside, rows) == 0;
-    if (ok) {
+    const int64_t rows = ends.count;
+    if (h.bits < 1 || h.bits > CP_MAX_HASH_BITS || h.ngrams < 1 || h.ngrams > CP_MAX_NGRAMS)
+        return PyErr_Format(PyExc_ValueError, "bits or ngrams are out of range");
+    if (missing.at && missing.count != rows)
+        return PyErr_Format(PyExc_ValueError, "missing must have one entry per row");
+    h.missing = missing.at;
+    h.beside = beside.at;
+    h.beside_count = beside.at && rows ? beside.count / rows : 0;
+    if (beside.at && beside.count != h.beside_count * rows)
+        return PyErr_Format(PyExc_ValueError, "beside must have the same number of entries for each row");
+    if (h.beside_count + ((int64_t)1 << h.bits) > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "rows must have fewer than 2^31 features");
+    if (get_all(&s, &h, columns, terms, rows) == 0) {
         int status;
         Py_BEGIN_ALLOW_THREADS
-        status = cp_hashed_rows(&h, rows, (int32_t *)(uintptr_t)to);
+        status = cp_hashed_rows(&h, rows, ends.at);
         Py_END_ALLOW_THREADS
         if (status == 0)
             result = Py_BuildValue("y#y#", h.entries ? (const char *)h.indices : "", (Py_ssize_t)(h.entries * 4),
@@ -182,12 +167,11 @@ static PyObject *hash_rows(PyObject *self, PyObject *args, PyObject *named)
     return result;
 }
 
-static PyObject *murmur(PyObject *self, PyObject *args)
+static PyObject *murmur(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *bytes;
     Py_ssize_t length;
     unsigned int seed;
-    (void)self;
     if (!PyArg_ParseTuple(args, "y#I", &bytes, &length, &seed))
         return NULL;
     return PyLong_FromUnsignedLong(cp_murmur((const uint8_t *)bytes, length, seed));

@@ -1,10 +1,10 @@
 /* Binds plans in parallel lanes, kernel/plan/lanes.h, and the rows of steps without reading, kernel/plan/follow.h. */
-#define _GNU_SOURCE
 #include "objects.h"
 #include "plan/follow.h"
 #include "plan/lanes.h"
 
 #define LANES "corgipile.lanes"
+CP_CAPSULE(lanes_of, LANES)
 
 typedef struct {
     cp_lanes lanes;
@@ -20,10 +20,9 @@ static void lanes_destroy(PyObject *capsule)
 }
 
 /* lanes_new(slots, ahead) */
-static PyObject *lanes_new(PyObject *self, PyObject *args)
+static PyObject *lanes_new(PyObject *Py_UNUSED(self), PyObject *args)
 {
     long long slots, ahead;
-    (void)self;
     if (!PyArg_ParseTuple(args, "LL", &slots, &ahead))
         return NULL;
     if (slots < 0 || slots > INT32_MAX || ahead < 0 || ahead > 64)
@@ -45,18 +44,17 @@ static PyObject *lanes_new(PyObject *self, PyObject *args)
 }
 
 /* lanes_add(lanes, plan, *, ...) -> its number; from now on only the lanes advance the plan */
-static PyObject *lanes_add(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *lanes_add(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *names[] = {"",       "",       "each",    "first", "stop", "group",
                             "groups", "worker", "workers", "place", "skip", NULL};
-    PyObject *capsule, *plan;
+    PyObject *plan;
     long long each, first, stop, group, groups, worker, workers, place, skip;
     lanes_object *o;
     plan_object *p;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OO$LLLLLLLLL", names, &capsule, &plan, &each, &first, &stop, &group,
-                                     &groups, &worker, &workers, &place, &skip) ||
-        !(o = PyCapsule_GetPointer(capsule, LANES)) || !(p = PyCapsule_GetPointer(plan, PLAN)))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&O$LLLLLLLLL", names, lanes_of, &o, &plan, &each, &first, &stop,
+                                     &group, &groups, &worker, &workers, &place, &skip) ||
+        !cp_plan_of(plan, &p))
         return NULL;
     if (first < 0 || first >= stop || stop > each || groups < 1 || workers < 1 || place < 0 || skip < 0)
         return PyErr_Format(PyExc_ValueError, "lane columns must be a range within `each`, got %lld to %lld of %lld",
@@ -86,31 +84,21 @@ static int takes_fit(const cp_lanes *l, const cp_take *takes, int64_t count, int
 }
 
 /* lanes_next(lanes, takes int64[n, 4], visit int32[...]) -> extents, into: bytes of int64 and int32 */
-static PyObject *lanes_next(PyObject *self, PyObject *args)
+static PyObject *lanes_next(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *objects[2];
-    Py_buffer takes, visit;
+    CP_ARRAY(takes, "takes", 8);
+    CP_ARRAY(visit, "visit", 4, CP_WRITE);
     lanes_object *o;
-    int status = CP_LANES_MADE;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &objects[0], &objects[1]) ||
-        !(o = PyCapsule_GetPointer(capsule, LANES)) || cp_buffer(objects[0], &takes, 8, 0, "takes") < 0)
+    int status;
+    if (!PyArg_ParseTuple(args, "O&O&O&", lanes_of, &o, CP_HOLD(takes), CP_HOLD(visit)))
         return NULL;
-    if (cp_buffer(objects[1], &visit, 4, 1, "visit") < 0) {
-        PyBuffer_Release(&takes);
-        return NULL;
-    }
-    int64_t count = takes.len / (Py_ssize_t)sizeof(cp_take), visits = visit.len / 4;
-    int fits = takes_fit(&o->lanes, takes.buf, count, visits);
-    Py_BEGIN_ALLOW_THREADS
-    if (fits)
-        status = cp_lanes_next(&o->lanes, takes.buf, count, visit.buf, visits);
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&takes);
-    PyBuffer_Release(&visit);
-    const cp_lanes *l = &o->lanes;
-    if (!fits)
+    int64_t count = takes.bytes / (Py_ssize_t)sizeof(cp_take);
+    if (!takes_fit(&o->lanes, takes.at, count, visit.count))
         return PyErr_Format(PyExc_ValueError, "takes must name existing lanes and fill visit");
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_lanes_next(&o->lanes, takes.at, count, visit.at, visit.count);
+    Py_END_ALLOW_THREADS
+    const cp_lanes *l = &o->lanes;
     if (status == CP_LANES_NO_MEMORY)
         return PyErr_NoMemory();
     if (status != CP_LANES_MADE)
@@ -121,33 +109,24 @@ static PyObject *lanes_next(PyObject *self, PyObject *args)
 }
 
 /* follow(extents, into, visit, row_of, rows): kernel/plan/follow.h */
-static PyObject *follow(PyObject *self, PyObject *args)
+static PyObject *follow(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *arrays[5];
-    Py_buffer views[5];
-    static const char *const names[5] = {"extents", "into", "visit", "row_of", "rows"};
-    static const Py_ssize_t items[5] = {8, 4, 4, 8, 8};
-    int status = 0, got = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO", &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4]))
+    CP_ARRAY(extents, "extents", 8);
+    CP_ARRAY(into, "into", 4);
+    CP_ARRAY(visit, "visit", 4);
+    CP_ARRAY(row_of, "row_of", 8, CP_WRITE);
+    CP_ARRAY(rows, "rows", 8, CP_WRITE);
+    int status = -1;
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&", CP_HOLD(extents), CP_HOLD(into), CP_HOLD(visit), CP_HOLD(row_of),
+                          CP_HOLD(rows)))
         return NULL;
-    for (; got < 5; got++)
-        if (cp_buffer(arrays[got], &views[got], items[got], got > 2, names[got]) < 0)
-            break;
-    if (got == 5) {
-        Py_BEGIN_ALLOW_THREADS
-        status = views[4].len / 8 < views[2].len / 4
-                     ? -1
-                     : cp_follow(views[0].buf, views[0].len / 16, views[1].buf, views[1].len / 4, views[2].buf,
-                                 views[2].len / 4, views[3].buf, views[3].len / 8, views[4].buf);
-        Py_END_ALLOW_THREADS
-        if (status < 0)
-            PyErr_SetString(PyExc_ValueError, "extents must match `into`, and slots must lie within row_of");
-    }
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (PyErr_Occurred())
-        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (rows.count >= visit.count)
+        status = cp_follow(extents.at, extents.count / 2, into.at, into.count, visit.at, visit.count, row_of.at,
+                           row_of.count, rows.at);
+    Py_END_ALLOW_THREADS
+    if (status < 0)
+        return PyErr_Format(PyExc_ValueError, "extents must match `into`, and slots must lie within row_of");
     Py_RETURN_NONE;
 }
 

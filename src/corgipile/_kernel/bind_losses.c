@@ -4,44 +4,38 @@
 #include "sgd/epochs.h"
 
 /* sgd_probabilities(loss, scores[rows, classes], classes): in place */
-static PyObject *sgd_probabilities(PyObject *self, PyObject *args)
+static PyObject *sgd_probabilities(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *array;
-    Py_buffer scores;
+    CP_ARRAY(scores, "scores", 8, CP_WRITE);
     long long classes;
     int loss;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iOL", &loss, &array, &classes) || cp_buffer(array, &scores, 8, 1, "scores") < 0)
+    if (!PyArg_ParseTuple(args, "iO&L", &loss, CP_HOLD(scores), &classes))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT)
         classes = 0;
-    double *row = scores.buf;
-    for (int64_t rows = classes > 0 ? scores.len / 8 / classes : 0; rows > 0; rows--, row += classes)
+    double *row = scores.at;
+    for (int64_t rows = classes > 0 ? scores.count / classes : 0; rows > 0; rows--, row += classes)
         cp_sgd_probabilities((enum cp_loss)loss, row, classes);
-    PyBuffer_Release(&scores);
     Py_RETURN_NONE;
 }
 
 /* sgd_exp(array): in place */
-static PyObject *sgd_exp(PyObject *self, PyObject *array)
+static PyObject *sgd_exp(PyObject *Py_UNUSED(self), PyObject *array)
 {
-    Py_buffer view;
-    (void)self;
-    if (cp_buffer(array, &view, 8, 1, "scores") < 0)
+    CP_ARRAY(scores, "scores", 8, CP_WRITE);
+    if (!cp_hold(array, &scores))
         return NULL;
-    for (Py_ssize_t i = 0; i < view.len / 8; i++)
-        ((double *)view.buf)[i] = cp_exp(((double *)view.buf)[i]);
-    PyBuffer_Release(&view);
+    for (int64_t i = 0; i < scores.count; i++)
+        ((double *)scores.at)[i] = cp_exp(((double *)scores.at)[i]);
     Py_RETURN_NONE;
 }
 
 /* sgd_loss(text, classes) -> parse status, loss, parameter */
-static PyObject *sgd_loss(PyObject *self, PyObject *args)
+static PyObject *sgd_loss(PyObject *Py_UNUSED(self), PyObject *args)
 {
     const char *text;
     long long classes;
     cp_loss_choice choice = {0};
-    (void)self;
     if (!PyArg_ParseTuple(args, "sL", &text, &classes))
         return NULL;
     int status = (int)cp_loss_read(text, classes, &choice);
@@ -57,46 +51,33 @@ static int read_choice(cp_loss_choice *of, int loss, double parameter)
 }
 
 /* sgd_constant(loss, parameter, labels, weights) -> mean loss of a margin of 0, and of the best margin */
-static PyObject *sgd_constant(PyObject *self, PyObject *args)
+static PyObject *sgd_constant(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    CP_ARRAY(labels, "labels", 8);
+    CP_ARRAY(weights, "weights", 8);
+    double parameter;
     int loss;
-    PyObject *labels, *weights, *result = NULL;
-    Py_buffer view, weight;
-    cp_labelled rows = {0};
-    (void)self;
-    if (!PyArg_ParseTuple(args, "idOO", &loss, &rows.of.parameter, &labels, &weights) ||
-        read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
+    cp_loss_choice of;
+    if (!PyArg_ParseTuple(args, "idO&O&", &loss, &parameter, CP_HOLD(labels), CP_HOLD(weights)) ||
+        read_choice(&of, loss, parameter) < 0)
         return NULL;
-    if (cp_buffer(weights, &weight, 8, 0, "weights") == 0) {
-        rows.y = view.buf;
-        rows.weight = weight.buf;
-        rows.count = view.len / 8;
-        if (weight.len != view.len)
-            PyErr_SetString(PyExc_ValueError, "labels and weights must have the same length");
-        else
-            result = Py_BuildValue("dd", cp_mean_loss(&rows, 0), cp_least_loss(&rows));
-        PyBuffer_Release(&weight);
-    }
-    PyBuffer_Release(&view);
-    return result;
+    if (weights.count != labels.count)
+        return PyErr_Format(PyExc_ValueError, "labels and weights must have the same length");
+    const cp_labelled rows = {of, labels.at, weights.at, labels.count};
+    return Py_BuildValue("dd", cp_mean_loss(&rows, 0), cp_least_loss(&rows));
 }
 
 /* sgd_constant_of_classes(loss, parameter, shares) -> loss of zero weights, and of the best constant */
-static PyObject *sgd_constant_of_classes(PyObject *self, PyObject *args)
+static PyObject *sgd_constant_of_classes(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    int loss;
+    CP_ARRAY(shares, "shares", 8);
     double parameter;
-    PyObject *shares, *result;
-    Py_buffer view;
+    int loss;
     cp_loss_choice of;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "idO", &loss, &parameter, &shares) || read_choice(&of, loss, parameter) < 0 ||
-        cp_buffer(shares, &view, 8, 0, "shares") < 0)
+    if (!PyArg_ParseTuple(args, "idO&", &loss, &parameter, CP_HOLD(shares)) || read_choice(&of, loss, parameter) < 0)
         return NULL;
-    result = Py_BuildValue("dd", cp_zero_loss_of_classes(of, view.len / 8),
-                           cp_least_loss_of_classes(of, view.buf, view.len / 8));
-    PyBuffer_Release(&view);
-    return result;
+    return Py_BuildValue("dd", cp_zero_loss_of_classes(of, shares.count),
+                         cp_least_loss_of_classes(of, shares.at, shares.count));
 }
 
 /* Add each label to the sums of its model; number NULL: to the first. */
@@ -118,48 +99,41 @@ static PyObject *add_untrained(cp_labelled rows, const int64_t *number, cp_untra
 
 /* sgd_untrained(loss, parameter, labels, weights, sums[models, 3], numbers): add the loss of zero weights on numeric
  * labels, and their weights, to the sums of their models; weights and numbers, those of the models, may be None */
-static PyObject *sgd_untrained(PyObject *self, PyObject *args)
+static PyObject *sgd_untrained(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    CP_ARRAY(labels, "labels", 8);
+    CP_ARRAY(weights, "weights", 8, CP_READ, 1);
+    CP_ARRAY(sums, "sums", 8, CP_WRITE);
+    CP_ARRAY(numbers, "numbers", 8, CP_READ, 1);
+    double parameter;
     int loss;
-    PyObject *labels, *weights, *sums, *numbers, *result = NULL;
-    Py_buffer view = {0}, weight = {0}, sum = {0}, number = {0};
-    cp_labelled rows = {0};
-    (void)self;
-    if (!PyArg_ParseTuple(args, "idOOOO", &loss, &rows.of.parameter, &labels, &weights, &sums, &numbers) ||
-        read_choice(&rows.of, loss, rows.of.parameter) < 0 || cp_buffer(labels, &view, 8, 0, "labels") < 0)
+    cp_loss_choice of;
+    if (!PyArg_ParseTuple(args, "idO&O&O&O&", &loss, &parameter, CP_HOLD(labels), CP_HOLD(weights), CP_HOLD(sums),
+                          CP_HOLD(numbers)) ||
+        read_choice(&of, loss, parameter) < 0)
         return NULL;
-    if ((weights == Py_None || cp_buffer(weights, &weight, 8, 0, "weights") == 0)
-        && (numbers == Py_None || cp_buffer(numbers, &number, 8, 0, "numbers") == 0)
-        && cp_buffer(sums, &sum, 8, 1, "sums") == 0) {
-        const Py_ssize_t models = sum.len / (Py_ssize_t)sizeof(cp_untrained);
-        rows = (cp_labelled){rows.of, view.buf, weight.buf, view.len / 8};
-        if ((weight.obj && weight.len != view.len) || (number.obj && number.len != view.len))
-            PyErr_SetString(PyExc_ValueError, "labels, weights and numbers must have the same length");
-        else if (models < 1 || sum.len % (Py_ssize_t)sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
-            PyErr_SetString(PyExc_ValueError,
+    if ((weights.at && weights.count != labels.count) || (numbers.at && numbers.count != labels.count))
+        return PyErr_Format(PyExc_ValueError, "labels, weights and numbers must have the same length");
+    const int64_t models = sums.bytes / (Py_ssize_t)sizeof(cp_untrained);
+    if (models < 1 || sums.bytes % (Py_ssize_t)sizeof(cp_untrained) || cp_losses[loss].labels != CP_NUMBERS)
+        return PyErr_Format(PyExc_ValueError,
                             "loss must be a regression loss, and sums must have three entries per model");
-        else
-            result = add_untrained(rows, number.buf, sum.buf, models);
-    }
-    PyBuffer_Release(&number), PyBuffer_Release(&sum), PyBuffer_Release(&weight), PyBuffer_Release(&view);
-    return result;
+    return add_untrained((cp_labelled){of, labels.at, weights.at, labels.count}, numbers.at, sums.at, models);
 }
 
-static PyObject *sgd_adrift(PyObject *self, PyObject *args)
+static PyObject *sgd_adrift(PyObject *Py_UNUSED(self), PyObject *args)
 {
     double loss, untrained;
-    (void)self;
     if (!PyArg_ParseTuple(args, "dd", &loss, &untrained))
         return NULL;
     return PyBool_FromLong(cp_sgd_diverged(loss, untrained));
 }
 
 /* sgd_again(step, rate, mean loss, untrained, far) -> learning rate of a restart, or 0 */
-static PyObject *sgd_again(PyObject *self, PyObject *args)
+static PyObject *sgd_again(PyObject *Py_UNUSED(self), PyObject *args)
 {
     int step;
     double rate, mean, untrained, far;
-    (void)self;
     if (!PyArg_ParseTuple(args, "idddd", &step, &rate, &mean, &untrained, &far))
         return NULL;
     if (step < 0 || step >= CP_STEP_COUNT)
@@ -167,19 +141,17 @@ static PyObject *sgd_again(PyObject *self, PyObject *args)
     return PyFloat_FromDouble(cp_sgd_restart_rate((enum cp_step)step, rate, mean, untrained, far));
 }
 
-static PyObject *sgd_lowered(PyObject *self, PyObject *rate)
+static PyObject *sgd_lowered(PyObject *Py_UNUSED(self), PyObject *rate)
 {
     const double value = PyFloat_AsDouble(rate);
-    (void)self;
     return value == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(cp_sgd_reduced_rate(value));
 }
 
-static PyObject *sgd_rate(PyObject *self, PyObject *args)
+static PyObject *sgd_rate(PyObject *Py_UNUSED(self), PyObject *args)
 {
     int step;
     double rate, decay;
     long long epoch;
-    (void)self;
     if (!PyArg_ParseTuple(args, "iddL", &step, &rate, &decay, &epoch))
         return NULL;
     if (step < 0 || step >= CP_STEP_COUNT)
@@ -188,18 +160,13 @@ static PyObject *sgd_rate(PyObject *self, PyObject *args)
 }
 
 /* sgd_verdict(losses, tolerance) -> one of enum cp_verdict */
-static PyObject *sgd_verdict(PyObject *self, PyObject *args)
+static PyObject *sgd_verdict(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *array;
-    Py_buffer losses;
+    CP_ARRAY(losses, "losses", 8);
     double tolerance;
-    long verdict;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Od", &array, &tolerance) || cp_buffer(array, &losses, 8, 0, "losses") < 0)
+    if (!PyArg_ParseTuple(args, "O&d", CP_HOLD(losses), &tolerance))
         return NULL;
-    verdict = losses.len ? cp_verdict(losses.buf, losses.len / 8, tolerance) : CP_GO_ON;
-    PyBuffer_Release(&losses);
-    return PyLong_FromLong(verdict);
+    return PyLong_FromLong(losses.count ? cp_verdict(losses.at, losses.count, tolerance) : CP_GO_ON);
 }
 
 PyMethodDef cp_losses_methods[] = {
@@ -250,35 +217,32 @@ static PyObject *make_steps(void)
     return steps;
 }
 
-int cp_losses_constants(PyObject *module)
+const cp_constant cp_losses_constants[] = {
+    {"TWO_CLASSES", CP_TWO_CLASSES},
+    {"CLASSES", CP_CLASSES},
+    {"NUMBERS", CP_NUMBERS},
+    {"MOST_CLASSES", CP_MAX_CLASSES},
+    {"LOSS_UNKNOWN", CP_LOSS_UNKNOWN},
+    {"LOSS_TAKES_NONE", CP_LOSS_TAKES_NONE},
+    {"LOSS_BAD_PARAMETER", CP_LOSS_BAD_PARAMETER},
+    {"BAD_LABEL", CP_SGD_BAD_LABEL},
+    {"LABEL_VALUE", CP_SGD_LABEL_VALUE},
+    {"BAD_VALUE", CP_SGD_BAD_VALUE},
+    {"BAD_WEIGHT", CP_SGD_BAD_WEIGHT},
+    {"BAD_INDEX", CP_SGD_BAD_INDEX},
+    {"BAD_ORDER", CP_SGD_BAD_ORDER},
+    {"DIVERGED", CP_SGD_DIVERGED},
+    {"ENOUGH", CP_ENOUGH},
+    {"LOSS_GROWS", CP_LOSS_GROWS},
+    {NULL, 0},
+};
+
+int cp_add_losses(PyObject *module)
 {
-    static const struct { const char *name; int value; } numbers[] = {
-        {"TWO_CLASSES", CP_TWO_CLASSES},
-        {"CLASSES", CP_CLASSES},
-        {"NUMBERS", CP_NUMBERS},
-        {"MOST_CLASSES", CP_MAX_CLASSES},
-        {"LOSS_UNKNOWN", CP_LOSS_UNKNOWN},
-        {"LOSS_TAKES_NONE", CP_LOSS_TAKES_NONE},
-        {"LOSS_BAD_PARAMETER", CP_LOSS_BAD_PARAMETER},
-        {"BAD_LABEL", CP_SGD_BAD_LABEL},
-        {"LABEL_VALUE", CP_SGD_LABEL_VALUE},
-        {"BAD_VALUE", CP_SGD_BAD_VALUE},
-        {"BAD_WEIGHT", CP_SGD_BAD_WEIGHT},
-        {"BAD_INDEX", CP_SGD_BAD_INDEX},
-        {"BAD_ORDER", CP_SGD_BAD_ORDER},
-        {"DIVERGED", CP_SGD_DIVERGED},
-        {"ENOUGH", CP_ENOUGH},
-        {"LOSS_GROWS", CP_LOSS_GROWS},
-    };
     PyObject *losses = make_losses(), *steps = make_steps();
     int added = losses && steps && PyModule_AddObjectRef(module, "LOSSES", losses) == 0 &&
                 PyModule_AddObjectRef(module, "STEPS", steps) == 0;
     Py_XDECREF(losses);
     Py_XDECREF(steps);
-    if (!added)
-        return -1;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0)
-            return -1;
-    return 0;
+    return added ? 0 : -1;
 }

@@ -7,6 +7,8 @@
 
 #define MOMENTS "corgipile.moments"
 #define SCALE_SAMPLE "corgipile.look"
+CP_CAPSULE(moments_of, MOMENTS)
+CP_CAPSULE(look_of, SCALE_SAMPLE)
 
 static void moments_free(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, MOMENTS)); }
 static void look_free(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, SCALE_SAMPLE)); }
@@ -15,7 +17,6 @@ static void look_free(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, SC
 static PyObject *create(PyObject *argument, size_t (*size)(int64_t), const char *name, PyCapsule_Destructor destroy)
 {
     long long width = PyLong_AsLongLong(argument);
-    PyObject *capsule;
     void *memory;
     if (width == -1 && PyErr_Occurred())
         return NULL;
@@ -24,180 +25,121 @@ static PyObject *create(PyObject *argument, size_t (*size)(int64_t), const char 
     if (!(memory = calloc(1, size(width))))
         return PyErr_NoMemory();
     *(int64_t *)memory = width; /* the first field of both */
-    capsule = PyCapsule_New(memory, name, destroy);
+    PyObject *capsule = PyCapsule_New(memory, name, destroy);
     if (!capsule)
         free(memory);
     return capsule;
 }
 
 /* moments_new(features) -> moments */
-static PyObject *moments_new(PyObject *self, PyObject *width)
+static PyObject *moments_new(PyObject *Py_UNUSED(self), PyObject *width)
 {
-    (void)self;
     return create(width, cp_moments_size, MOMENTS, moments_free);
 }
 
-/* Get rows by slot and the slots to visit, which must all exist. */
-static int rows_of(PyObject *x, PyObject *slots, int64_t width, Py_buffer *rows, Py_buffer *visit)
-{
-    if (cp_buffer(x, rows, 0, 0, "rows") < 0)
-        return -1;
-    if (cp_buffer(slots, visit, sizeof(int32_t), 0, "visit") < 0) {
-        PyBuffer_Release(rows);
-        return -1;
-    }
-    const int32_t *slot = visit->buf;
-    Py_ssize_t row = (Py_ssize_t)width * rows->itemsize, row_count = rows->len / row, good = 0, count = visit->len / 4;
-    while (good < count && slot[good] >= 0 && slot[good] < row_count)
-        good++;
-    if (good == count && (rows->itemsize == 4 || rows->itemsize == 8) && rows->len % row == 0)
-        return 0;
-    PyErr_Format(
-        PyExc_ValueError,
-        "rows of %zd bytes, in numbers of %zd, must be whole rows of %lld features and contain all visited slots",
-        rows->len, rows->itemsize, (long long)width);
-    PyBuffer_Release(visit);
-    PyBuffer_Release(rows);
-    return -1;
-}
-
 /* moments_dense(moments, rows, visit) */
-static PyObject *moments_dense(PyObject *self, PyObject *args)
+static PyObject *moments_dense(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *x, *slots;
-    Py_buffer rows, visit;
+    CP_ARRAY(rows, "rows");
+    CP_ARRAY(visit, "visit", 4);
     cp_moments *m;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &x, &slots) || !(m = PyCapsule_GetPointer(capsule, MOMENTS)) ||
-        rows_of(x, slots, m->width, &rows, &visit) < 0)
+    if (!PyArg_ParseTuple(args, "O&O&O&", moments_of, &m, CP_HOLD(rows), CP_HOLD(visit)))
         return NULL;
+    const int32_t *slot = visit.at;
+    const int64_t bytes = rows.view.itemsize, row = m->width * bytes;
+    int64_t good = 0;
+    while (row > 0 && good < visit.count && slot[good] >= 0 && slot[good] < rows.bytes / row)
+        good++;
+    if (good != visit.count || (bytes != 4 && bytes != 8) || rows.bytes % row)
+        return PyErr_Format(
+            PyExc_ValueError,
+            "rows of %lld bytes, in numbers of %lld, must be whole rows of %lld features and contain all visited slots",
+            (long long)rows.bytes, (long long)bytes, (long long)m->width);
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < visit.len / 4; i++)
-        cp_moments_add(m, (const char *)rows.buf + ((const int32_t *)visit.buf)[i] * m->width * rows.itemsize,
-                       (int)rows.itemsize);
+    for (int64_t i = 0; i < visit.count; i++)
+        cp_moments_add(m, (const char *)rows.at + slot[i] * row, (int)bytes);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&visit);
-    PyBuffer_Release(&rows);
     Py_RETURN_NONE;
 }
 
 /* moments_sparse(moments, indices, values, rows): add the entries of this many rows */
-static PyObject *moments_sparse(PyObject *self, PyObject *args)
+static PyObject *moments_sparse(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *i, *x;
-    Py_buffer indices, values;
+    CP_ARRAY(indices, "indices", 4);
+    CP_ARRAY(values, "values");
     long long rows;
     cp_moments *m;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOL", &capsule, &i, &x, &rows) || !(m = PyCapsule_GetPointer(capsule, MOMENTS)) ||
-        cp_buffer(i, &indices, sizeof(int32_t), 0, "indices") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&O&L", moments_of, &m, CP_HOLD(indices), CP_HOLD(values), &rows))
         return NULL;
-    if (cp_buffer(x, &values, 0, 0, "values") < 0) {
-        PyBuffer_Release(&indices);
-        return NULL;
-    }
-    int fits = (values.itemsize == 4 || values.itemsize == 8) && values.len / values.itemsize == indices.len / 4;
-    if (fits) {
-        Py_BEGIN_ALLOW_THREADS
-        m->rows += rows;
-        cp_moments_add_entries(m, indices.buf, values.buf, indices.len / 4, (int)values.itemsize);
-        Py_END_ALLOW_THREADS
-    } else
-        PyErr_SetString(PyExc_ValueError, "indices and values must have the same length, and values 4 or 8 bytes");
-    PyBuffer_Release(&values);
-    PyBuffer_Release(&indices);
-    return fits ? Py_NewRef(Py_None) : NULL;
+    if ((values.view.itemsize != 4 && values.view.itemsize != 8) || values.count != indices.count)
+        return PyErr_Format(PyExc_ValueError,
+                            "indices and values must have the same length, and values 4 or 8 bytes");
+    Py_BEGIN_ALLOW_THREADS
+    m->rows += rows;
+    cp_moments_add_entries(m, indices.at, values.at, indices.count, (int)values.view.itemsize);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 /* moments_scaling(moments, sparse, centred, leave flags alone, number_bytes, center, scale) -> first feature whose
  * spread overflows, or -1 */
-static PyObject *moments_scaling(PyObject *self, PyObject *args)
+static PyObject *moments_scaling(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *into[2], *result = NULL;
-    Py_buffer center, scale;
+    CP_ARRAY(center, "center", 8, CP_WRITE);
+    CP_ARRAY(scale, "scale", 8, CP_WRITE);
     int sparse, centred, flags, bytes;
     cp_moments *m;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OpppiOO", &capsule, &sparse, &centred, &flags, &bytes, &into[0], &into[1]) ||
-        !(m = PyCapsule_GetPointer(capsule, MOMENTS)) || cp_buffer(into[0], &center, 8, 1, "center") < 0)
+    if (!PyArg_ParseTuple(args, "O&pppiO&O&", moments_of, &m, &sparse, &centred, &flags, &bytes, CP_HOLD(center),
+                          CP_HOLD(scale)))
         return NULL;
-    if (cp_buffer(into[1], &scale, 8, 1, "scale") == 0) {
-        if (center.len / 8 == m->width && scale.len == center.len)
-            result = PyLong_FromLongLong(cp_moments_scaling(m, sparse, centred, flags, bytes, center.buf, scale.buf));
-        else
-            PyErr_Format(PyExc_ValueError, "center and scale must have %lld features", (long long)m->width);
-        PyBuffer_Release(&scale);
-    }
-    PyBuffer_Release(&center);
-    return result;
-}
-
-static int apply_all(const Py_buffer view[3])
-{
-    Py_ssize_t width = view[0].len, bytes = view[2].itemsize;
-    if (width == 0 || view[1].len != width || view[2].len % width || view[0].itemsize != bytes
-        || view[1].itemsize != bytes || (bytes != 4 && bytes != 8))
-        return PyErr_SetString(PyExc_ValueError, "rows, center and factor must have one width and type"), -1;
-    Py_BEGIN_ALLOW_THREADS
-    for (char *row = view[2].buf, *end = row + view[2].len; row < end; row += width)
-        cp_scale_row(row, (int)bytes, width / bytes, view[0].buf, view[1].buf);
-    Py_END_ALLOW_THREADS
-    return 0;
+    if (center.count != m->width || scale.count != m->width)
+        return PyErr_Format(PyExc_ValueError, "center and scale must have %lld features", (long long)m->width);
+    return PyLong_FromLongLong(cp_moments_scaling(m, sparse, centred, flags, bytes, center.at, scale.at));
 }
 
 /* scaling_apply(center, factor, rows): all of one type, rows in place */
-static PyObject *scaling_apply(PyObject *self, PyObject *args)
+static PyObject *scaling_apply(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *array[3];
-    Py_buffer view[3];
-    int held = 0, status = -1;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &array[0], &array[1], &array[2]))
+    CP_ARRAY(center, "rows");
+    CP_ARRAY(factor, "rows");
+    CP_ARRAY(rows, "rows", 0, CP_WRITE);
+    if (!PyArg_ParseTuple(args, "O&O&O&", CP_HOLD(center), CP_HOLD(factor), CP_HOLD(rows)))
         return NULL;
-    while (held < 3 && cp_buffer(array[held], &view[held], 0, held == 2, "rows") == 0)
-        held++;
-    if (held == 3)
-        status = apply_all(view);
-    while (held > 0)
-        PyBuffer_Release(&view[--held]);
-    return status < 0 ? NULL : Py_NewRef(Py_None);
-}
-
-static int fold_all(const Py_buffer view[4], int bytes, int back)
-{
-    Py_ssize_t width = view[0].len / 8, outputs = view[3].len / 8;
-    if (view[1].len / 8 != width || view[2].len / 8 != width * outputs || (bytes != 4 && bytes != 8))
-        return PyErr_SetString(PyExc_ValueError, "weights, intercepts, center and scale must have matching shapes"), -1;
-    for (Py_ssize_t k = 0; k < outputs; k++)
-        cp_fold(view[0].buf, view[1].buf, width, bytes, back, (double *)view[2].buf + k * width,
-                (double *)view[3].buf + k);
-    return 0;
+    const Py_ssize_t bytes = rows.view.itemsize;
+    if (center.bytes == 0 || factor.bytes != center.bytes || rows.bytes % center.bytes ||
+        center.view.itemsize != bytes || factor.view.itemsize != bytes || (bytes != 4 && bytes != 8))
+        return PyErr_Format(PyExc_ValueError, "rows, center and factor must have one width and type");
+    Py_BEGIN_ALLOW_THREADS
+    for (char *row = rows.at, *end = row + rows.bytes; row < end; row += center.bytes)
+        cp_scale_row(row, (int)bytes, center.count, center.at, factor.at);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 /* scaling_fold(center, scale, weights, intercepts, number_bytes, back), float64, in place */
-static PyObject *scaling_fold(PyObject *self, PyObject *args)
+static PyObject *scaling_fold(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *array[4];
-    Py_buffer view[4];
-    int bytes, back, held = 0, status = -1;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOip", &array[0], &array[1], &array[2], &array[3], &bytes, &back))
+    CP_ARRAY(center, "weights", 8);
+    CP_ARRAY(scale, "weights", 8);
+    CP_ARRAY(weights, "weights", 8, CP_WRITE);
+    CP_ARRAY(biases, "weights", 8, CP_WRITE);
+    int bytes, back;
+    if (!PyArg_ParseTuple(args, "O&O&O&O&ip", CP_HOLD(center), CP_HOLD(scale), CP_HOLD(weights), CP_HOLD(biases),
+                          &bytes, &back))
         return NULL;
-    while (held < 4 && cp_buffer(array[held], &view[held], 8, held > 1, "weights") == 0)
-        held++;
-    if (held == 4)
-        status = fold_all(view, bytes, back);
-    while (held > 0)
-        PyBuffer_Release(&view[--held]);
-    return status < 0 ? NULL : Py_NewRef(Py_None);
+    const int64_t width = center.count;
+    if (scale.count != width || weights.count != width * biases.count || (bytes != 4 && bytes != 8))
+        return PyErr_Format(PyExc_ValueError, "weights, intercepts, center and scale must have matching shapes");
+    for (int64_t k = 0; k < biases.count; k++)
+        cp_fold(center.at, scale.at, width, bytes, back, (double *)weights.at + k * width, (double *)biases.at + k);
+    Py_RETURN_NONE;
 }
 
 /* look_runs(rows, features) -> [(first row, row after the last)] */
-static PyObject *look_runs(PyObject *self, PyObject *args)
+static PyObject *look_runs(PyObject *Py_UNUSED(self), PyObject *args)
 {
     long long rows, width;
     PyObject *list;
-    (void)self;
     if (!PyArg_ParseTuple(args, "LL", &rows, &width) || !(list = PyList_New(0)))
         return NULL;
     int64_t start, stop = 0;
@@ -214,37 +156,30 @@ static PyObject *look_runs(PyObject *self, PyObject *args)
 }
 
 /* look_new(features) -> scale sample */
-static PyObject *look_new(PyObject *self, PyObject *width)
+static PyObject *look_new(PyObject *Py_UNUSED(self), PyObject *width)
 {
-    (void)self;
     return create(width, cp_look_size, SCALE_SAMPLE, look_free);
 }
 
 /* look_add(look, rows float64) */
-static PyObject *look_add(PyObject *self, PyObject *args)
+static PyObject *look_add(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *x;
-    Py_buffer rows;
+    CP_ARRAY(rows, "rows", 8);
     cp_scale_sample *k;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &capsule, &x) || !(k = PyCapsule_GetPointer(capsule, SCALE_SAMPLE)) ||
-        cp_buffer(x, &rows, sizeof(double), 0, "rows") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&", look_of, &k, CP_HOLD(rows)))
         return NULL;
-    for (Py_ssize_t at = 0; at + k->width <= rows.len / 8; at += k->width)
-        cp_look_add(k, (const double *)rows.buf + at);
-    PyBuffer_Release(&rows);
+    for (int64_t at = 0; at + k->width <= rows.count; at += k->width)
+        cp_look_add(k, (const double *)rows.at + at);
     Py_RETURN_NONE;
 }
 
 /* look_end(look, rows of the table) -> scales, mean squared length, size ratio, share of means, least mean square,
  * largest feature, smallest feature */
-static PyObject *look_end(PyObject *self, PyObject *args)
+static PyObject *look_end(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule;
     long long rows;
     cp_scale_sample *k;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OL", &capsule, &rows) || !(k = PyCapsule_GetPointer(capsule, SCALE_SAMPLE)))
+    if (!PyArg_ParseTuple(args, "O&L", look_of, &k, &rows))
         return NULL;
     cp_scale_result result = cp_scale_sample_end(k, rows);
     return Py_BuildValue("iddddLL", (int)result.scales, result.length, result.apart, result.aside, result.least,

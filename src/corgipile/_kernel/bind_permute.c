@@ -1,13 +1,11 @@
 /* Binds hashes and keyed permutations: kernel/plan/permute.h. */
-#define _GNU_SOURCE
 #include "bind.h"
 #include "plan/permute.h"
 
-static PyObject *derive(PyObject *self, PyObject *args)
+static PyObject *derive(PyObject *Py_UNUSED(self), PyObject *args)
 {
     uint64_t key = 0, parts[16];
     Py_ssize_t count = PyTuple_Size(args);
-    (void)self;
     if (count > 16)
         return PyErr_Format(PyExc_ValueError, "a key must have at most 16 parts, got %zd", count);
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -19,99 +17,81 @@ static PyObject *derive(PyObject *self, PyObject *args)
     return PyLong_FromUnsignedLongLong(key);
 }
 
-static PyObject *shuffle(PyObject *self, PyObject *args)
+static PyObject *shuffle(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *array;
+    CP_ARRAY(array, "array", 0, CP_WRITE);
     unsigned long long key;
-    Py_buffer view;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OK", &array, &key) || cp_buffer(array, &view, 0, 1, "array") < 0)
+    if (!PyArg_ParseTuple(args, "O&K", CP_HOLD(array), &key))
         return NULL;
-    if (view.itemsize != 4 && view.itemsize != 8) {
-        PyErr_Format(PyExc_TypeError, "array must have elements of 4 or 8 bytes, got %zd", view.itemsize);
-        PyBuffer_Release(&view);
-        return NULL;
-    }
+    if (array.view.itemsize != 4 && array.view.itemsize != 8)
+        return PyErr_Format(PyExc_TypeError, "array must have elements of 4 or 8 bytes, got %zd", array.view.itemsize);
     Py_BEGIN_ALLOW_THREADS
-    if (view.itemsize == 4)
-        cp_shuffle32(view.buf, (uint64_t)(view.len / 4), key);
+    if (array.view.itemsize == 4)
+        cp_shuffle32(array.at, (uint64_t)array.count, key);
     else
-        cp_shuffle64(view.buf, (uint64_t)(view.len / 8), key);
+        cp_shuffle64(array.at, (uint64_t)array.count, key);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&view);
     Py_RETURN_NONE;
 }
 
-static PyObject *permute(PyObject *self, PyObject *args)
+static PyObject *permute(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    CP_ARRAY(out, "out", 8, CP_WRITE);
     unsigned long long n, key, start;
-    PyObject *array;
-    Py_buffer out;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "KKKO", &n, &key, &start, &array) || cp_buffer(array, &out, 8, 1, "out") < 0)
+    if (!PyArg_ParseTuple(args, "KKKO&", &n, &key, &start, CP_HOLD(out)))
         return NULL;
-    uint64_t count = (uint64_t)out.len / 8;
-    if (n > (1ull << 63) || start > n || count > n - start) {
-        PyBuffer_Release(&out);
+    uint64_t count = (uint64_t)out.count;
+    if (n > (1ull << 63) || start > n || count > n - start)
         return PyErr_Format(PyExc_ValueError, "positions %llu to %llu must lie in [0, %llu)", start, start + count, n);
-    }
     Py_BEGIN_ALLOW_THREADS
     cp_bijection b = cp_bijection_fair(n, key);
     for (uint64_t i = 0; i < count; i++)
-        ((uint64_t *)out.buf)[i] = cp_permute(&b, start + i);
+        ((uint64_t *)out.at)[i] = cp_permute(&b, start + i);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&out);
     Py_RETURN_NONE;
 }
 
 /* Replace each number of an array by its image under a bijection, or by its preimage. */
 static PyObject *map_bijection(PyObject *args, uint64_t (*move)(const cp_bijection *, uint64_t))
 {
+    CP_ARRAY(values, "values", 8, CP_WRITE);
     unsigned long long n, key;
-    PyObject *array;
-    Py_buffer values;
     uint64_t outside = 0;
-    if (!PyArg_ParseTuple(args, "KKO", &n, &key, &array) || cp_buffer(array, &values, 8, 1, "values") < 0)
+    if (!PyArg_ParseTuple(args, "KKO&", &n, &key, CP_HOLD(values)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     cp_bijection b = cp_bijection_fair(n, key);
-    uint64_t *at = values.buf;
-    for (Py_ssize_t i = 0; i < values.len / 8; i++)
+    uint64_t *at = values.at;
+    for (int64_t i = 0; i < values.count; i++)
         outside |= at[i] >= n;
-    for (Py_ssize_t i = 0; !outside && i < values.len / 8; i++)
+    for (int64_t i = 0; !outside && i < values.count; i++)
         at[i] = move(&b, at[i]);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&values);
     if (outside)
         return PyErr_Format(PyExc_ValueError, "values must lie in [0, %llu)", n);
     Py_RETURN_NONE;
 }
 
-static PyObject *permute_at(PyObject *self, PyObject *args)
+static PyObject *permute_at(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return map_bijection(args, cp_permute);
 }
 
-static PyObject *unpermute(PyObject *self, PyObject *args)
+static PyObject *unpermute(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return map_bijection(args, cp_unpermute);
 }
 
-static PyObject *randoms(PyObject *self, PyObject *args)
+static PyObject *randoms(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    CP_ARRAY(out, "out", 8, CP_WRITE);
     unsigned long long key, start;
-    PyObject *array;
-    Py_buffer out;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "KKO", &key, &start, &array) || cp_buffer(array, &out, 8, 1, "out") < 0)
+    if (!PyArg_ParseTuple(args, "KKO&", &key, &start, CP_HOLD(out)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < out.len / 8; i++)
-        ((uint64_t *)out.buf)[i] = cp_random(key, start + (uint64_t)i);
+    for (int64_t i = 0; i < out.count; i++)
+        ((uint64_t *)out.at)[i] = cp_random(key, start + (uint64_t)i);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&out);
     Py_RETURN_NONE;
 }
 

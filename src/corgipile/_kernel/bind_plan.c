@@ -1,81 +1,49 @@
 /* Binds the orders of kernel/plan/plan.h. */
-#define _GNU_SOURCE
 #include "objects.h"
 #include "plan/seriate.h"
 #include "plan/fit.h"
 
-static PyObject *balance(PyObject *self, PyObject *args)
+static PyObject *balance(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *values_array, *out_array;
+    CP_ARRAY(values, "values", 8);
+    CP_ARRAY(out, "out", 8, CP_WRITE);
     unsigned long long key;
-    Py_buffer values, out;
-    int status = -1;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OKO", &values_array, &key, &out_array) ||
-        cp_buffer(values_array, &values, 8, 0, "values") < 0)
+    int status;
+    if (!PyArg_ParseTuple(args, "O&KO&", CP_HOLD(values), &key, CP_HOLD(out)))
         return NULL;
-    if (cp_buffer(out_array, &out, 8, 1, "out") < 0) {
-        PyBuffer_Release(&values);
-        return NULL;
-    }
-    if (values.len == out.len) {
-        Py_BEGIN_ALLOW_THREADS
-        status = cp_balance(values.buf, values.len / 8, key, out.buf);
-        Py_END_ALLOW_THREADS
-        if (status < 0)
-            PyErr_NoMemory();
-    } else {
-        PyErr_SetString(PyExc_ValueError, "values and out must have the same length");
-    }
-    PyBuffer_Release(&values);
-    PyBuffer_Release(&out);
-    if (status < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    if (values.count != out.count)
+        return PyErr_Format(PyExc_ValueError, "values and out must have the same length");
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_balance(values.at, values.count, key, out.at);
+    Py_END_ALLOW_THREADS
+    return status < 0 ? PyErr_NoMemory() : Py_NewRef(Py_None);
 }
 
 /* balance_vectors(vectors int16[blocks, width], width, key, out int64[blocks]) */
-static PyObject *balance_vectors(PyObject *self, PyObject *args)
+static PyObject *balance_vectors(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *vectors_array, *out_array;
+    CP_ARRAY(vectors, "vectors", 2);
+    CP_ARRAY(out, "out", 8, CP_WRITE);
     unsigned long long key;
-    Py_buffer vectors, out;
-    int status = -1, width;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OiKO", &vectors_array, &width, &key, &out_array) ||
-        cp_buffer(vectors_array, &vectors, 2, 0, "vectors") < 0)
+    int status, width;
+    if (!PyArg_ParseTuple(args, "O&iKO&", CP_HOLD(vectors), &width, &key, CP_HOLD(out)))
         return NULL;
-    if (cp_buffer(out_array, &out, 8, 1, "out") < 0) {
-        PyBuffer_Release(&vectors);
-        return NULL;
-    }
-    int64_t count = out.len / 8;
-    if (width >= 1 && width <= CP_TRAITS && count <= CP_MAX_BLOCKS && vectors.len == count * width * 2) {
-        Py_BEGIN_ALLOW_THREADS
-        status = cp_balance_vectors(vectors.buf, count, width, key, out.buf);
-        Py_END_ALLOW_THREADS
-        if (status < 0)
-            PyErr_NoMemory();
-    } else {
-        PyErr_Format(PyExc_ValueError, "vectors of %zd bytes must have %d numbers, 1 to %d, for each of %lld blocks",
-                     vectors.len, width, CP_TRAITS, (long long)count);
-    }
-    PyBuffer_Release(&vectors);
-    PyBuffer_Release(&out);
-    if (status < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    if (width < 1 || width > CP_TRAITS || out.count > CP_MAX_BLOCKS || vectors.count != out.count * width)
+        return PyErr_Format(PyExc_ValueError,
+                            "vectors of %lld bytes must have %d numbers, 1 to %d, for each of %lld blocks",
+                            (long long)vectors.bytes, width, CP_TRAITS, (long long)out.count);
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_balance_vectors(vectors.at, out.count, width, key, out.at);
+    Py_END_ALLOW_THREADS
+    return status < 0 ? PyErr_NoMemory() : Py_NewRef(Py_None);
 }
-
 
 static void plan_destroy(PyObject *capsule)
 {
     plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
     cp_plan_free(&object->plan);
-    if (object->cuts.obj)
-        PyBuffer_Release(&object->cuts);
-    if (object->order.obj)
-        PyBuffer_Release(&object->order);
+    PyBuffer_Release(&object->cuts);
+    PyBuffer_Release(&object->order);
     free(object);
 }
 
@@ -85,19 +53,17 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
         if (cp_buffer(cuts, &object->cuts, 8, 0, "cuts") < 0)
             return -1;
         spec->cuts = object->cuts.buf;
-        if (object->cuts.len / 8 != spec->blocks + 1) {
-            PyErr_Format(PyExc_ValueError, "cuts must have blocks + 1 entries, got %zd", object->cuts.len / 8);
-            return -1;
-        }
+        if (object->cuts.len / 8 != spec->blocks + 1)
+            return PyErr_Format(PyExc_ValueError, "cuts must have blocks + 1 entries, got %zd", object->cuts.len / 8),
+                   -1;
     }
     if (order != Py_None) {
         if (cp_buffer(order, &object->order, 8, 0, "order") < 0)
             return -1;
         spec->order = object->order.buf;
-        if (object->order.len / 8 != spec->blocks) {
-            PyErr_Format(PyExc_ValueError, "order must have one entry per block, got %zd", object->order.len / 8);
-            return -1;
-        }
+        if (object->order.len / 8 != spec->blocks)
+            return PyErr_Format(PyExc_ValueError, "order must have one entry per block, got %zd",
+                                object->order.len / 8), -1;
         uint64_t bad = 0, blocks = (uint64_t)spec->blocks;
         for (int64_t i = 0; i < spec->blocks; i++) /* branchless: with lanes there are many plans, each of all blocks */
             bad |= (uint64_t)spec->order[i] >= blocks;
@@ -105,10 +71,8 @@ static int plan_arrays(plan_object *object, cp_spec *spec, PyObject *cuts, PyObj
             return PyErr_SetString(PyExc_ValueError, "order must name existing blocks"), -1;
     }
     for (int64_t i = 0; spec->cuts && i < spec->blocks; i++)
-        if (spec->cuts[i] > spec->cuts[i + 1] || spec->cuts[i] < 0 || spec->cuts[i + 1] > spec->rows) {
-            PyErr_SetString(PyExc_ValueError, "cuts must ascend from 0 to the number of rows");
-            return -1;
-        }
+        if (spec->cuts[i] > spec->cuts[i + 1] || spec->cuts[i] < 0 || spec->cuts[i + 1] > spec->rows)
+            return PyErr_SetString(PyExc_ValueError, "cuts must ascend from 0 to the number of rows"), -1;
     return 0;
 }
 
@@ -126,16 +90,14 @@ static int order_kind(PyObject *name, void *kind)
     return 0;
 }
 
-static PyObject *plan_new(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *plan_new(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *names[] = {"",     "",     "",       "blocks", "even",  "cuts",  "order", "first",
                             "stop", "buffer", "group", "whole",  "ahead", "start", NULL};
     cp_spec spec = {.kind = 0};
-    PyObject *cuts, *order, *capsule;
+    PyObject *cuts, *order;
     unsigned long long key;
     long long rows, blocks, even, first, stop, buffer, group, start;
-    plan_object *object;
-    (void)self;
     if (!PyArg_ParseTupleAndKeywords(args, named, "O&LK$LLOOLLLLpiL", names, order_kind, &spec.kind, &rows, &key,
                                      &blocks, &even, &cuts, &order, &first, &stop, &buffer, &group, &spec.whole,
                                      &spec.ahead, &start))
@@ -147,8 +109,8 @@ static PyObject *plan_new(PyObject *self, PyObject *args, PyObject *named)
         return PyErr_Format(PyExc_ValueError,
                             "a plan must have 0 to %lld blocks, got %lld, and buffer and group of at least 1",
                             (long long)CP_MAX_BLOCKS - 1, blocks);
-    object = calloc(1, sizeof *object);
-    capsule = object ? PyCapsule_New(object, PLAN, plan_destroy) : NULL;
+    plan_object *object = calloc(1, sizeof *object);
+    PyObject *capsule = object ? PyCapsule_New(object, PLAN, plan_destroy) : NULL;
     if (!capsule) {
         free(object);
         return object ? NULL : PyErr_NoMemory();
@@ -170,11 +132,10 @@ static PyObject *plan_new(PyObject *self, PyObject *args, PyObject *named)
     return NULL;
 }
 
-static PyObject *plan_begin(PyObject *self, PyObject *capsule)
+static PyObject *plan_begin(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     plan_object *object = PyCapsule_GetPointer(capsule, PLAN);
     int status;
-    (void)self;
     if (!object)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -188,40 +149,28 @@ static PyObject *plan_begin(PyObject *self, PyObject *capsule)
                          (long long)object->plan.visits, (long long)cp_plan_swept(&object->plan));
 }
 
-static PyObject *plan_next(PyObject *self, PyObject *args)
+static PyObject *plan_next(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *arrays[4];
-    Py_buffer views[4];
-    static const char *const names[4] = {"extents", "into", "visit", "sweep"};
-    static const Py_ssize_t items[4] = {8, 4, 4, 4};
-    int status = 0, got = 0;
+    CP_ARRAY(extents, "extents", 8, CP_WRITE);
+    CP_ARRAY(into, "into", 4, CP_WRITE);
+    CP_ARRAY(visit, "visit", 4, CP_WRITE);
+    CP_ARRAY(sweep, "sweep", 4, CP_WRITE);
+    int status;
     plan_object *object;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO", &capsule, &arrays[0], &arrays[1], &arrays[2], &arrays[3]) ||
-        !(object = PyCapsule_GetPointer(capsule, PLAN)))
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&", cp_plan_of, &object, CP_HOLD(extents), CP_HOLD(into), CP_HOLD(visit),
+                          CP_HOLD(sweep)))
         return NULL;
-    for (; got < 4; got++)
-        if (cp_buffer(arrays[got], &views[got], items[got], 1, names[got]) < 0)
-            break;
-    if (got == 4) {
-        const cp_plan *p = &object->plan;
-        if (views[0].len / 16 < p->extents || views[1].len / 4 < p->reads || views[2].len / 4 < p->visits ||
-            views[3].len / 4 < cp_plan_swept(p))
-            PyErr_SetString(PyExc_ValueError,
+    cp_plan *p = &object->plan;
+    if (extents.count / 2 < p->extents || into.count < p->reads || visit.count < p->visits ||
+        sweep.count < cp_plan_swept(p))
+        return PyErr_Format(PyExc_ValueError,
                             "extents, into, visit and sweep must have the sizes that plan_begin returned");
-        else {
-            Py_BEGIN_ALLOW_THREADS
-            status = cp_plan_next(&object->plan, views[0].buf, views[1].buf, views[3].buf, views[2].buf);
-            Py_END_ALLOW_THREADS
-            if (status < 0)
-                PyErr_SetString(PyExc_RuntimeError, "the plan outgrew its buffer bound");
-        }
-    }
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (status <= 0)
-        return NULL;
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS
+    status = cp_plan_next(p, extents.at, into.at, sweep.at, visit.at);
+    Py_END_ALLOW_THREADS
+    if (status < 0)
+        return PyErr_Format(PyExc_RuntimeError, "the plan outgrew its buffer bound");
+    return status ? Py_NewRef(Py_None) : NULL;
 }
 
 /* Parse the sizes of a plan: kind, blocks, widest, buffer, group, whole, ahead. */
@@ -236,24 +185,22 @@ static int plan_sizes(PyObject *args, cp_spec *spec, int64_t *blocks, int64_t *w
     return 1;
 }
 
-static PyObject *plan_slots(PyObject *self, PyObject *args)
+static PyObject *plan_slots(PyObject *Py_UNUSED(self), PyObject *args)
 {
     cp_spec spec;
     int64_t blocks, widest;
-    (void)self;
     return plan_sizes(args, &spec, &blocks, &widest) ? PyLong_FromLongLong(cp_slots(&spec, widest, blocks)) : NULL;
 }
 
-static PyObject *plan_bytes(PyObject *self, PyObject *args)
+static PyObject *plan_bytes(PyObject *Py_UNUSED(self), PyObject *args)
 {
     cp_spec spec;
     int64_t blocks, widest;
-    (void)self;
     return plan_sizes(args, &spec, &blocks, &widest) ? PyLong_FromLongLong(cp_plan_bytes(&spec, widest, blocks)) : NULL;
 }
 
 /* plan_fit(kind, rows, row_bytes, *, ...) -> buffer blocks, group, whole */
-static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *plan_fit(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *names[] = {"",      "",      "",         "even",  "wanted", "budget",
                             "group", "whole", "balanced", "spare", "ahead",  NULL};
@@ -261,7 +208,6 @@ static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
     cp_room room = {.spare = 0};
     long long rows, even, wanted, budget, group;
     double row_bytes;
-    (void)self;
     if (!PyArg_ParseTupleAndKeywords(args, named, "O&Ld$LLLLiipi", names, order_kind, &spec.kind, &rows, &row_bytes,
                                      &even, &wanted, &budget, &group, &spec.whole, &room.balanced, &room.spare,
                                      &spec.ahead))
@@ -275,10 +221,9 @@ static PyObject *plan_fit(PyObject *self, PyObject *args, PyObject *named)
     return Py_BuildValue("(LLN)", (long long)spec.buffer, (long long)spec.group, PyBool_FromLong(spec.whole));
 }
 
-static PyObject *step_rows(PyObject *self, PyObject *args)
+static PyObject *step_rows(PyObject *Py_UNUSED(self), PyObject *args)
 {
     double row_bytes;
-    (void)self;
     if (!PyArg_ParseTuple(args, "d", &row_bytes))
         return NULL;
     return PyLong_FromLongLong(cp_step_rows(row_bytes));

@@ -1,5 +1,4 @@
 /* Binds plans that run over a reader ahead of their consumer: kernel/io/prefetch.h. */
-#define _GNU_SOURCE
 #include "objects.h"
 
 #define RUN "corgipile.run"
@@ -23,15 +22,14 @@ static void run_destroy(PyObject *capsule)
 
 /* run_new(plan, reader, far, room, places): the run owns both; `far` rows are prefetched from a slow device; with
  * `places` > 0 the run is staged, in pieces of `room` rows */
-static PyObject *run_new(PyObject *self, PyObject *args)
+static PyObject *run_new(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *plan_capsule, *reader_capsule, *capsule;
+    PyObject *plan_capsule, *reader_capsule;
     long long far, room, places;
     plan_object *plan;
     reader_object *reader;
-    (void)self;
     if (!PyArg_ParseTuple(args, "OOLLL", &plan_capsule, &reader_capsule, &far, &room, &places) ||
-        !(plan = PyCapsule_GetPointer(plan_capsule, PLAN)) || !(reader = PyCapsule_GetPointer(reader_capsule, READER)))
+        !cp_plan_of(plan_capsule, &plan) || !cp_reader_of(reader_capsule, &reader))
         return NULL;
     const cp_plan *p = &plan->plan;
     int64_t slots = places ? reader->slots / places : reader->slots;
@@ -49,7 +47,7 @@ static PyObject *run_new(PyObject *self, PyObject *args)
     }
     o->plan = Py_NewRef(plan_capsule);
     o->reader = Py_NewRef(reader_capsule);
-    capsule = PyCapsule_New(o, RUN, run_destroy);
+    PyObject *capsule = PyCapsule_New(o, RUN, run_destroy);
     if (!capsule) {
         Py_DecRef(o->plan);
         Py_DecRef(o->reader);
@@ -62,12 +60,11 @@ static PyObject *run_new(PyObject *self, PyObject *args)
 /* run_next(run): wait for the next step -> bytearray of int32, the slots to visit; of a staged run [slots of the rows,
  * slots to visit, whether the piece ends its step]. None at the end, False once stopped, (errno, fd, row) of the failed
  * request. */
-static PyObject *run_next(PyObject *self, PyObject *capsule)
+static PyObject *run_next(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
     const cp_step *step;
     int status;
-    (void)self;
     if (!o)
         return NULL;
     do {
@@ -99,11 +96,10 @@ static PyObject *run_next(PyObject *self, PyObject *capsule)
 }
 
 /* run_look(run) -> loaded steps not yet visited, nanoseconds that the thread waited for slots */
-static PyObject *run_look(PyObject *self, PyObject *capsule)
+static PyObject *run_look(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
     cp_run_figures figures;
-    (void)self;
     if (!o)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -113,10 +109,9 @@ static PyObject *run_look(PyObject *self, PyObject *capsule)
 }
 
 /* run_stop(run): end it at once; returns when its thread has ended */
-static PyObject *run_stop(PyObject *self, PyObject *capsule)
+static PyObject *run_stop(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     run_object *o = PyCapsule_GetPointer(capsule, RUN);
-    (void)self;
     if (!o)
         return NULL;
     Py_BEGIN_ALLOW_THREADS

@@ -1,143 +1,99 @@
 /* Binds TFRecord framing, Example messages, and reads and writes of many byte ranges. */
-#define _GNU_SOURCE
 #include "bind.h"
 #include "formats/example.h"
 #include "io/ranges.h"
 #include "formats/tfrecord.h"
 
-/* Get several arrays; `items` has the element size of each. On failure none is held. */
-static int get_all(PyObject **objects, Py_buffer *views, int count, const Py_ssize_t *items, int first_writable,
-                   const char *const *names)
+static PyObject *crc32c(PyObject *Py_UNUSED(self), PyObject *object)
 {
-    for (int i = 0; i < count; i++)
-        if (cp_buffer(objects[i], &views[i], items[i], i >= first_writable, names[i]) < 0) {
-            while (i-- > 0)
-                PyBuffer_Release(&views[i]);
-            return -1;
-        }
-    return 0;
-}
-
-static void release_all(Py_buffer *views, int count)
-{
-    for (int i = 0; i < count; i++)
-        PyBuffer_Release(&views[i]);
-}
-
-static PyObject *crc32c(PyObject *self, PyObject *data)
-{
-    Py_buffer view;
+    CP_ARRAY(data, "data");
     uint32_t crc;
-    (void)self;
-    if (cp_buffer(data, &view, 0, 0, "data") < 0)
+    if (!cp_hold(object, &data))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    crc = cp_crc32c(view.buf, view.len);
+    crc = cp_crc32c(data.at, data.bytes);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&view);
     return PyLong_FromUnsignedLong(crc);
 }
 
 /* tfrecord_scan(data, remaining, lost, starts, sizes) -> (rows, consumed, bad, code, lost) */
-static PyObject *tfrecord_scan(PyObject *self, PyObject *args)
+static PyObject *tfrecord_scan(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"data", "starts", "sizes"};
-    static const Py_ssize_t items[] = {1, 8, 8};
-    PyObject *objects[3];
-    Py_buffer v[3];
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(starts, "starts", 8, CP_WRITE);
+    CP_ARRAY(sizes, "sizes", 8, CP_WRITE);
     long long remaining;
-    cp_tfr_scan s = {0};
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OLpOO", &objects[0], &remaining, &s.lost, &objects[1], &objects[2]) ||
-        get_all(objects, v, 3, items, 1, names) < 0)
+    int lost;
+    if (!PyArg_ParseTuple(args, "O&LpO&O&", CP_HOLD(data), &remaining, &lost, CP_HOLD(starts), CP_HOLD(sizes)))
         return NULL;
-    s.bytes = v[0].buf;
-    s.count = v[0].len;
+    cp_tfr_scan s = {.bytes = data.at, .count = data.bytes, .lost = lost, .starts = starts.at, .sizes = sizes.at};
     s.remaining = remaining < s.count ? s.count : remaining;
-    s.starts = v[1].buf;
-    s.sizes = v[2].buf;
-    s.room = (v[1].len < v[2].len ? v[1].len : v[2].len) / 8;
+    s.room = starts.count < sizes.count ? starts.count : sizes.count;
     Py_BEGIN_ALLOW_THREADS
     cp_tfr_walk(&s);
     Py_END_ALLOW_THREADS
-    release_all(v, 3);
     return Py_BuildValue("(LLLii)", (long long)s.rows, (long long)s.consumed, (long long)s.bad, s.code, s.lost);
 }
 
 /* tfrecord_pack(data, starts, sizes, out, ends) -> None, or (row, code) of the first bad record. */
-static PyObject *tfrecord_pack(PyObject *self, PyObject *args)
+static PyObject *tfrecord_pack(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"data", "starts", "sizes", "out", "ends"};
-    static const Py_ssize_t items[] = {1, 8, 8, 1, 8};
-    PyObject *objects[5];
-    Py_buffer v[5];
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(start, "starts", 8);
+    CP_ARRAY(size, "sizes", 8);
+    CP_ARRAY(out, "out", 1, CP_WRITE);
+    CP_ARRAY(ends, "ends", 8, CP_WRITE);
     int64_t total = 0, bad = -1;
     int code = CP_TFR_OK, fits = 1;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO", &objects[0], &objects[1], &objects[2], &objects[3], &objects[4]) ||
-        get_all(objects, v, 5, items, 3, names) < 0)
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&", CP_HOLD(data), CP_HOLD(start), CP_HOLD(size), CP_HOLD(out),
+                          CP_HOLD(ends)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    const int64_t *starts = v[1].buf, *sizes = v[2].buf, rows = v[1].len / 8;
-    fits = v[2].len == v[1].len && v[4].len / 8 == rows + 1;
+    const int64_t *starts = start.at, *sizes = size.at, rows = start.count;
+    fits = size.count == rows && ends.count == rows + 1;
     for (int64_t i = 0; fits && i < rows; i++) {
-        fits = starts[i] >= 0 && sizes[i] >= CP_TFR_FRAME && sizes[i] <= v[0].len && starts[i] <= v[0].len - sizes[i];
+        fits = starts[i] >= 0 && sizes[i] >= CP_TFR_FRAME && sizes[i] <= data.bytes &&
+               starts[i] <= data.bytes - sizes[i];
         total += sizes[i] - CP_TFR_FRAME;
-        fits = fits && total <= v[3].len;
+        fits = fits && total <= out.bytes;
     }
     if (fits)
-        bad = cp_tfr_pack(v[0].buf, starts, sizes, rows, v[3].buf, v[4].buf, &code);
+        bad = cp_tfr_pack(data.at, starts, sizes, rows, out.at, ends.at, &code);
     Py_END_ALLOW_THREADS
-    release_all(v, 5);
     if (!fits)
         return PyErr_Format(PyExc_ValueError, "records must lie within the bytes and fit `out`");
-    if (bad >= 0)
-        return Py_BuildValue("(Li)", (long long)bad, code);
-    Py_RETURN_NONE;
+    return bad >= 0 ? Py_BuildValue("(Li)", (long long)bad, code) : Py_NewRef(Py_None);
 }
 
 /* example_features(record) -> [(name, kind, values)], or None if the record is not an Example */
-static PyObject *example_features(PyObject *self, PyObject *record)
+static PyObject *example_features(PyObject *Py_UNUSED(self), PyObject *object)
 {
-    Py_buffer view;
+    CP_ARRAY(record, "record", 1);
     cp_span name, feature;
     int64_t bytes = 0, count;
     int kind, more;
-    (void)self;
-    if (cp_buffer(record, &view, 1, 0, "record") < 0)
+    if (!cp_hold(object, &record))
         return NULL;
     PyObject *list = PyList_New(0);
-    cp_entries entries = cp_entries_of(view.buf, (const uint8_t *)view.buf + view.len);
+    cp_entries entries = cp_entries_of(record.at, (const uint8_t *)record.at + record.bytes);
     while (list && (more = cp_entry_next(&entries, &name, &feature)) != 0) {
-        PyObject *item = NULL;
         if (more < 0 || cp_feature_count(feature, &kind, &count, &bytes) < 0) {
             Py_DECREF(list);
-            PyBuffer_Release(&view);
             Py_RETURN_NONE;
         }
-        item = Py_BuildValue("(y#iL)", (const char *)name.p, (Py_ssize_t)(name.end - name.p), kind, (long long)count);
+        PyObject *item = Py_BuildValue("(y#iL)", (const char *)name.p, (Py_ssize_t)(name.end - name.p), kind,
+                                       (long long)count);
         if (!item || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
-    PyBuffer_Release(&view);
     return list;
 }
 
-enum { DATA, ENDS, KINDS, EXPECTED, SPANS, COUNTS, BYTES, ARRAYS };
-
-/* Take the names and check that the arrays match; -1 with an exception set. */
-static int examples_take(cp_examples *x, PyObject *names, cp_span *spans, const Py_buffer *v)
+/* Take the names of features; -1 with an exception set. */
+static int take_names(cp_span *spans, PyObject *names)
 {
-    int64_t features = x->features, rows = x->rows;
-    int fits = rows >= 0 && v[KINDS].len / 4 == features && v[EXPECTED].len / 8 == features &&
-               v[BYTES].len / 8 == features && v[COUNTS].len / 8 == features * rows &&
-               v[SPANS].len / 16 == features * rows;
-    for (int64_t i = 0; fits && i < rows; i++)
-        fits = x->ends[i] >= 0 && x->ends[i] <= x->ends[i + 1] && x->ends[i + 1] <= v[DATA].len;
-    if (!fits)
-        return PyErr_SetString(PyExc_ValueError, "arrays must have matching lengths"), -1;
-    for (int64_t i = 0; i < features; i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
         char *text;
         Py_ssize_t length;
         if (PyBytes_AsStringAndSize(PyTuple_GetItem(names, i), &text, &length) < 0)
@@ -148,34 +104,41 @@ static int examples_take(cp_examples *x, PyObject *names, cp_span *spans, const 
 }
 
 /* examples_find(data, ends, names, *, kinds, expected, spans, counts, nbytes) -> None, or (code, row, feature, got). */
-static PyObject *examples_find(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *examples_find(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "kinds", "expected", "spans", "counts", "nbytes", NULL};
-    static const char *const names[ARRAYS] = {"data", "ends", "kinds", "expected", "spans", "counts", "bytes"};
-    static const Py_ssize_t items[ARRAYS] = {1, 8, 4, 8, 8, 8, 8};
-    PyObject *objects[ARRAYS], *wanted;
-    Py_buffer v[ARRAYS];
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(ends, "ends", 8);
+    CP_ARRAY(kinds, "kinds", 4);
+    CP_ARRAY(expected, "expected", 8);
+    CP_ARRAY(spans, "spans", 8, CP_WRITE);
+    CP_ARRAY(counts, "counts", 8, CP_WRITE);
+    CP_ARRAY(bytes, "bytes", 8, CP_WRITE);
+    PyObject *wanted;
     int code = -1;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO!$OOOOO", words, &objects[DATA], &objects[ENDS], &PyTuple_Type,
-                                     &wanted, &objects[KINDS], &objects[EXPECTED], &objects[SPANS], &objects[COUNTS],
-                                     &objects[BYTES]) ||
-        get_all(objects, v, ARRAYS, items, SPANS, names) < 0)
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&O!$O&O&O&O&O&", words, CP_HOLD(data), CP_HOLD(ends),
+                                     &PyTuple_Type, &wanted, CP_HOLD(kinds), CP_HOLD(expected), CP_HOLD(spans),
+                                     CP_HOLD(counts), CP_HOLD(bytes)))
         return NULL;
-    cp_examples x = {.data = v[DATA].buf, .ends = v[ENDS].buf, .rows = v[ENDS].len / 8 - 1, .kinds = v[KINDS].buf,
-                     .features = PyTuple_Size(wanted), .expected = v[EXPECTED].buf, .spans = v[SPANS].buf,
-                     .counts = v[COUNTS].buf, .bytes = v[BYTES].buf};
-    cp_span *spans = calloc(2 * (size_t)x.features + 1, sizeof *spans);
-    if (!spans)
-        PyErr_NoMemory();
-    else if (examples_take(&x, wanted, spans, v) == 0) {
-        x.names = spans;
+    cp_examples x = {.data = data.at, .ends = ends.at, .rows = ends.count - 1, .kinds = kinds.at,
+                     .features = PyTuple_Size(wanted), .expected = expected.at, .spans = spans.at,
+                     .counts = counts.at, .bytes = bytes.at};
+    int fits = x.rows >= 0 && kinds.count == x.features && expected.count == x.features && bytes.count == x.features &&
+               counts.count == x.features * x.rows && spans.count / 2 == x.features * x.rows;
+    for (int64_t i = 0; fits && i < x.rows; i++)
+        fits = x.ends[i] >= 0 && x.ends[i] <= x.ends[i + 1] && x.ends[i + 1] <= data.bytes;
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "arrays must have matching lengths");
+    cp_span *names = calloc(2 * (size_t)x.features + 1, sizeof *names);
+    if (!names)
+        return PyErr_NoMemory();
+    if (take_names(names, wanted) == 0) {
+        x.names = names;
         Py_BEGIN_ALLOW_THREADS
-        code = cp_examples_find(&x, spans + x.features);
+        code = cp_examples_find(&x, names + x.features);
         Py_END_ALLOW_THREADS
     }
-    free(spans);
-    release_all(v, ARRAYS);
+    free(names);
     if (code < 0)
         return NULL;
     if (code)
@@ -184,147 +147,126 @@ static PyObject *examples_find(PyObject *self, PyObject *args, PyObject *named)
 }
 
 /* examples_fill(data, spans, kind, values, ends): copy one feature's values; `ends` is for bytes. */
-static PyObject *examples_fill(PyObject *self, PyObject *args)
+static PyObject *examples_fill(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"data", "spans", "values", "ends"};
-    static const Py_ssize_t items[] = {1, 8, 0, 8};
-    PyObject *objects[4];
-    Py_buffer v[4];
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(span, "spans", 8);
+    CP_ARRAY(values, "values", 0, CP_WRITE);
+    CP_ARRAY(ends, "ends", 8, CP_WRITE);
     int kind, fits = 1;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOiOO", &objects[0], &objects[1], &kind, &objects[2], &objects[3]) ||
-        get_all(objects, v, 4, items, 2, names) < 0)
+    if (!PyArg_ParseTuple(args, "O&O&iO&O&", CP_HOLD(data), CP_HOLD(span), &kind, CP_HOLD(values), CP_HOLD(ends)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    const int64_t *spans = v[1].buf, rows = v[1].len / 16;
-    cp_values out = {v[2].buf, v[3].buf, v[2].len / v[2].itemsize, v[3].len / 8, kind, 0, 0};
+    const int64_t *spans = span.at, rows = span.count / 2;
+    cp_values out = {values.at, ends.at, values.count, ends.count, kind, 0, 0};
     fits = kind >= CP_EXAMPLE_BYTES && kind <= CP_EXAMPLE_INT &&
-           v[2].itemsize == (kind == CP_EXAMPLE_BYTES ? 1 : kind == CP_EXAMPLE_FLOAT ? 4 : 8);
+           values.view.itemsize == (kind == CP_EXAMPLE_BYTES ? 1 : kind == CP_EXAMPLE_FLOAT ? 4 : 8);
     for (int64_t i = 0; fits && i < rows; i++)
-        fits = spans[2 * i] >= 0 && spans[2 * i] <= spans[2 * i + 1] && spans[2 * i + 1] <= v[0].len;
-    fits = fits && cp_examples_fill(&out, v[0].buf, spans, rows) == 0 && out.at == out.room &&
+        fits = spans[2 * i] >= 0 && spans[2 * i] <= spans[2 * i + 1] && spans[2 * i + 1] <= data.bytes;
+    fits = fits && cp_examples_fill(&out, data.at, spans, rows) == 0 && out.at == out.room &&
            out.ends_at == out.ends_room;
     Py_END_ALLOW_THREADS
-    release_all(v, 4);
     if (!fits)
         return PyErr_Format(PyExc_ValueError, "values must match the sizes of the arrays");
     Py_RETURN_NONE;
 }
 
 /* read_ranges(fd, offsets, lengths, to, out, threads) -> None, or (errno, range) of the first failure */
-static PyObject *read_ranges(PyObject *self, PyObject *args)
+static PyObject *read_ranges(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"offsets", "lengths", "to", "out"};
-    static const Py_ssize_t items[] = {8, 8, 8, 1};
-    PyObject *objects[4];
-    Py_buffer v[4];
-    cp_ranges r = {0};
-    int threads, status = -2;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iOOOOi", &r.fd, &objects[0], &objects[1], &objects[2], &objects[3], &threads) ||
-        get_all(objects, v, 4, items, 3, names) < 0)
+    CP_ARRAY(offsets, "offsets", 8);
+    CP_ARRAY(lengths, "lengths", 8);
+    CP_ARRAY(to, "to", 8);
+    CP_ARRAY(out, "out", 1, CP_WRITE);
+    int fd, threads, status = -2;
+    if (!PyArg_ParseTuple(args, "iO&O&O&O&i", &fd, CP_HOLD(offsets), CP_HOLD(lengths), CP_HOLD(to), CP_HOLD(out),
+                          &threads))
         return NULL;
+    cp_ranges r = {.fd = fd, .offsets = offsets.at, .lengths = lengths.at, .to = to.at, .out = out.at,
+                   .count = offsets.count};
     Py_BEGIN_ALLOW_THREADS
-    r.offsets = v[0].buf, r.lengths = v[1].buf, r.to = v[2].buf, r.out = v[3].buf;
-    r.count = v[0].len / 8;
-    int fits = v[1].len == v[0].len && v[2].len == v[0].len && threads >= 1 && threads <= 256;
+    int fits = lengths.count == r.count && to.count == r.count && threads >= 1 && threads <= 256;
     for (int64_t i = 0; fits && i < r.count; i++)
-        fits = r.offsets[i] >= 0 && r.lengths[i] >= 0 && r.lengths[i] <= v[3].len && r.to[i] >= 0 &&
-               r.to[i] <= v[3].len - r.lengths[i] && r.offsets[i] <= INT64_MAX - r.lengths[i];
+        fits = r.offsets[i] >= 0 && r.lengths[i] >= 0 && r.lengths[i] <= out.bytes && r.to[i] >= 0 &&
+               r.to[i] <= out.bytes - r.lengths[i] && r.offsets[i] <= INT64_MAX - r.lengths[i];
     if (fits)
         status = cp_ranges_read(&r, threads);
     Py_END_ALLOW_THREADS
-    release_all(v, 4);
     if (status == -2)
         return PyErr_Format(PyExc_ValueError, "ranges must lie within `out`, and threads must be 1 to 256");
     if (status == -1)
         return PyErr_NoMemory();
-    if (status == 1)
-        return Py_BuildValue("(iL)", r.error, (long long)r.broken);
-    Py_RETURN_NONE;
+    return status ? Py_BuildValue("(iL)", r.error, (long long)r.broken) : Py_NewRef(Py_None);
 }
 
-/* Return whether each of `count` ranges lies within `room` bytes. */
-static int ranges_lie_within(const int64_t *starts, const int64_t *lengths, int64_t count, int64_t room)
+/* Return whether each range lies within `room` bytes, and there are as many starts as lengths. */
+static int ranges_lie_within(const cp_array *starts, const cp_array *lengths, int64_t room)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (lengths[i] < 0 || lengths[i] > room || starts[i] < 0 || starts[i] > room - lengths[i])
+    const int64_t *start = starts->at, *length = lengths->at;
+    for (int64_t i = 0; starts->count == lengths->count && i < lengths->count; i++)
+        if (length[i] < 0 || length[i] > room || start[i] < 0 || start[i] > room - length[i])
             return 0;
-    return 1;
+    return starts->count == lengths->count;
 }
 
 /* crc32c_ranges(data, starts, lengths, out): compute the CRC-32C of each of many ranges */
-static PyObject *crc32c_ranges(PyObject *self, PyObject *args)
+static PyObject *crc32c_ranges(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"data", "starts", "lengths", "out"};
-    static const Py_ssize_t items[] = {1, 8, 8, 4};
-    PyObject *objects[4];
-    Py_buffer v[4];
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOO", &objects[0], &objects[1], &objects[2], &objects[3]) ||
-        get_all(objects, v, 4, items, 3, names) < 0)
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(starts, "starts", 8);
+    CP_ARRAY(lengths, "lengths", 8);
+    CP_ARRAY(out, "out", 4, CP_WRITE);
+    if (!PyArg_ParseTuple(args, "O&O&O&O&", CP_HOLD(data), CP_HOLD(starts), CP_HOLD(lengths), CP_HOLD(out)))
         return NULL;
-    const int64_t *starts = v[1].buf, *lengths = v[2].buf, count = v[1].len / 8;
-    uint32_t *out = v[3].buf;
-    int fits = v[2].len == v[1].len && v[3].len / 4 == count && ranges_lie_within(starts, lengths, count, v[0].len);
-    Py_BEGIN_ALLOW_THREADS
-    if (fits)
-        cp_crc32c_ranges(v[0].buf, starts, lengths, count, out);
-    Py_END_ALLOW_THREADS
-    release_all(v, 4);
-    if (!fits)
+    if (out.count != starts.count || !ranges_lie_within(&starts, &lengths, data.bytes))
         return PyErr_Format(PyExc_ValueError, "ranges must lie within `data`, and arrays must have the same length");
+    Py_BEGIN_ALLOW_THREADS
+    cp_crc32c_ranges(data.at, starts.at, lengths.at, starts.count, out.at);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
 /* write_ranges(fd, data, starts, lengths, offsets) -> 0, or errno: write many ranges of memory */
-static PyObject *write_ranges(PyObject *self, PyObject *args)
+static PyObject *write_ranges(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"data", "starts", "lengths", "offsets"};
-    static const Py_ssize_t items[] = {1, 8, 8, 8};
-    PyObject *objects[4];
-    Py_buffer v[4];
-    int fd, error = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iOOOO", &fd, &objects[0], &objects[1], &objects[2], &objects[3]) ||
-        get_all(objects, v, 4, items, 4, names) < 0)
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(starts, "starts", 8);
+    CP_ARRAY(lengths, "lengths", 8);
+    CP_ARRAY(offsets, "offsets", 8);
+    int fd, error;
+    if (!PyArg_ParseTuple(args, "iO&O&O&O&", &fd, CP_HOLD(data), CP_HOLD(starts), CP_HOLD(lengths), CP_HOLD(offsets)))
         return NULL;
-    const int64_t *starts = v[1].buf, *lengths = v[2].buf, *offsets = v[3].buf, count = v[1].len / 8;
-    int fits = v[2].len == v[1].len && v[3].len == v[1].len && ranges_lie_within(starts, lengths, count, v[0].len);
+    const int64_t *length = lengths.at, *offset = offsets.at, count = starts.count;
+    int fits = offsets.count == count && ranges_lie_within(&starts, &lengths, data.bytes);
     for (int64_t i = 0; fits && i < count; i++)
-        fits = offsets[i] >= 0 && offsets[i] <= INT64_MAX - lengths[i];
-    Py_BEGIN_ALLOW_THREADS
-    if (fits)
-        error = cp_ranges_write(fd, v[0].buf, starts, lengths, offsets, count);
-    Py_END_ALLOW_THREADS
-    release_all(v, 4);
+        fits = offset[i] >= 0 && offset[i] <= INT64_MAX - length[i];
     if (!fits)
         return PyErr_Format(PyExc_ValueError, "ranges must lie within `data`, and arrays must have the same length");
+    Py_BEGIN_ALLOW_THREADS
+    error = cp_ranges_write(fd, data.at, starts.at, length, offset, count);
+    Py_END_ALLOW_THREADS
     return PyLong_FromLong(error);
 }
 
 /* copy_ranges(data, starts, lengths, out, to): copy many ranges */
-static PyObject *copy_ranges(PyObject *self, PyObject *args)
+static PyObject *copy_ranges(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"data", "starts", "lengths", "to", "out"};
-    static const Py_ssize_t items[] = {1, 8, 8, 8, 1};
-    PyObject *objects[5];
-    Py_buffer v[5];
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOO", &objects[0], &objects[1], &objects[2], &objects[4], &objects[3]) ||
-        get_all(objects, v, 5, items, 4, names) < 0)
+    CP_ARRAY(data, "data", 1);
+    CP_ARRAY(starts, "starts", 8);
+    CP_ARRAY(lengths, "lengths", 8);
+    CP_ARRAY(to, "to", 8);
+    CP_ARRAY(out, "out", 1, CP_WRITE);
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&", CP_HOLD(data), CP_HOLD(starts), CP_HOLD(lengths), CP_HOLD(out),
+                          CP_HOLD(to)))
         return NULL;
-    const int64_t *starts = v[1].buf, *lengths = v[2].buf, *to = v[3].buf, count = v[1].len / 8;
-    int fits = v[2].len == v[1].len && v[3].len == v[1].len && ranges_lie_within(starts, lengths, count, v[0].len) &&
-               ranges_lie_within(to, lengths, count, v[4].len);
-    Py_BEGIN_ALLOW_THREADS
-    for (int64_t i = 0; fits && i < count; i++)
-        memmove((char *)v[4].buf + to[i], (const char *)v[0].buf + starts[i], (size_t)lengths[i]);
-    Py_END_ALLOW_THREADS
-    release_all(v, 5);
-    if (!fits)
+    if (!ranges_lie_within(&starts, &lengths, data.bytes) || !ranges_lie_within(&to, &lengths, out.bytes))
         return PyErr_Format(PyExc_ValueError,
                             "ranges must lie within `data` and `out`, and arrays must have the same length");
+    const int64_t *from = starts.at, *length = lengths.at, *into = to.at;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; i < starts.count; i++)
+        memmove((char *)out.at + into[i], (const char *)data.at + from[i], (size_t)length[i]);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
@@ -344,43 +286,33 @@ static PyObject *bytes_for(const int64_t *lengths, int64_t count, int64_t *to)
 }
 
 /* read_bytes(fd, offsets, lengths, threads) -> list of bytes objects, or (errno, range) of the first failure */
-static PyObject *read_bytes(PyObject *self, PyObject *args)
+static PyObject *read_bytes(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const char *const names[] = {"offsets", "lengths"};
-    static const Py_ssize_t items[] = {8, 8};
-    PyObject *objects[2], *list = NULL;
-    Py_buffer v[2];
-    cp_ranges r = {0};
-    int64_t *to = NULL;
-    int threads, status = -2;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "iOOi", &r.fd, &objects[0], &objects[1], &threads) ||
-        get_all(objects, v, 2, items, 2, names) < 0)
+    CP_ARRAY(offsets, "offsets", 8);
+    CP_ARRAY(lengths, "lengths", 8);
+    int fd, threads, status = -1;
+    if (!PyArg_ParseTuple(args, "iO&O&i", &fd, CP_HOLD(offsets), CP_HOLD(lengths), &threads))
         return NULL;
-    r.offsets = v[0].buf, r.lengths = v[1].buf, r.count = v[0].len / 8;
-    int fits = v[1].len == v[0].len && threads >= 1 && threads <= 256;
+    cp_ranges r = {.fd = fd, .offsets = offsets.at, .lengths = lengths.at, .count = offsets.count};
+    int fits = lengths.count == r.count && threads >= 1 && threads <= 256;
     for (int64_t i = 0; fits && i < r.count; i++)
         fits = r.offsets[i] >= 0 && r.lengths[i] >= 0 && r.lengths[i] <= PY_SSIZE_T_MAX / 2 &&
                r.offsets[i] <= INT64_MAX - r.lengths[i];
-    if (fits) {
-        r.to = to = malloc(sizeof *to * (size_t)(r.count + 1));
-        list = to ? bytes_for(r.lengths, r.count, to) : PyErr_NoMemory();
-    }
+    if (!fits)
+        return PyErr_Format(PyExc_ValueError, "ranges must be valid, and threads must be 1 to 256");
+    int64_t *to = malloc(sizeof *to * (size_t)(r.count + 1));
+    PyObject *list = to ? bytes_for(r.lengths, r.count, to) : PyErr_NoMemory();
+    r.to = to;
     if (list) {
         Py_BEGIN_ALLOW_THREADS
         status = cp_ranges_read(&r, threads);
         Py_END_ALLOW_THREADS
     }
     free(to);
-    release_all(v, 2);
-    if (!fits)
-        return PyErr_Format(PyExc_ValueError, "ranges must be valid, and threads must be 1 to 256");
     if (!list || status == 0)
         return list;
     Py_DECREF(list);
-    if (status == -1)
-        return PyErr_NoMemory();
-    return Py_BuildValue("(iL)", r.error, (long long)r.broken);
+    return status == -1 ? PyErr_NoMemory() : Py_BuildValue("(iL)", r.error, (long long)r.broken);
 }
 
 PyMethodDef cp_records_methods[] = {

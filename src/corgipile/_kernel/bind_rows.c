@@ -1,5 +1,4 @@
 /* Binds moving rows between files, slots and batches: kernel/io/gather.h and kernel/io/reader.h. */
-#define _GNU_SOURCE
 #include "objects.h"
 
 static void reader_free(reader_object *r)
@@ -23,12 +22,11 @@ static void reader_free(reader_object *r)
 static void reader_destroy(PyObject *capsule) { reader_free(PyCapsule_GetPointer(capsule, READER)); }
 
 /* reader_new(threads, slots, rows, kept): `kept` is optional; it lives as long as the reader */
-static PyObject *reader_new(PyObject *self, PyObject *args)
+static PyObject *reader_new(PyObject *Py_UNUSED(self), PyObject *args)
 {
     int threads;
     long long slots, rows;
     PyObject *kept = NULL;
-    (void)self;
     if (!PyArg_ParseTuple(args, "iLL|O", &threads, &slots, &rows, &kept))
         return NULL;
     if (threads < 1 || threads > 256 || slots < 1 || slots > INT32_MAX)
@@ -84,42 +82,37 @@ static int column_check(const reader_object *r, const cp_column *c, const Py_buf
 
 /* reader_column(reader, starts, offsets, fds, target, *, at, stride, items, from_type, to_type): add a column; `at` and
  * `stride` are bytes within and between the rows of target */
-static PyObject *reader_column(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *reader_column(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "", "", "at", "stride", "items", "from_type", "to_type", NULL};
-    PyObject *capsule, *arrays[4];
-    long long at, stride, items;
-    int from, to, got = 0;
     static const char *const names[4] = {"starts", "offsets", "fds", "target"};
     static const Py_ssize_t sizes[4] = {8, 8, 4, 0};
+    PyObject *arrays[4];
+    long long at, stride, items;
+    int from, to;
     reader_object *r;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OOOOO$LLLii", words, &capsule, &arrays[0], &arrays[1], &arrays[2],
-                                     &arrays[3], &at, &stride, &items, &from, &to) ||
-        !(r = PyCapsule_GetPointer(capsule, READER)))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&OOOO$LLLii", words, cp_reader_of, &r, &arrays[0], &arrays[1],
+                                     &arrays[2], &arrays[3], &at, &stride, &items, &from, &to))
         return NULL;
     cp_reader *reader = &r->reader;
     Py_buffer *v = cp_reader_room(r);
     if (!v)
         return PyErr_NoMemory();
-    for (; got < 4; got++)
-        if (cp_buffer(arrays[got], &v[got], sizes[got], got == 3, names[got]) < 0)
-            break;
-    if (got == 4) {
-        cp_column *c = &reader->columns[reader->column_count];
-        *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
-                         {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
-                          r->slots * stride > CP_CACHE_BYTES}, NULL};
-        if (column_check(r, c, v, at) == 0) {
-            int64_t width = items * cp_type_bytes[from];
-            reader->read.stage_bytes = width > reader->read.stage_bytes ? width : reader->read.stage_bytes;
-            reader->column_count++;
-            Py_RETURN_NONE;
-        }
+    if (cp_buffers(arrays, v, 4, sizes, 3, names) < 0)
+        return NULL;
+    cp_column *c = &reader->columns[reader->column_count];
+    *c = (cp_column){v[1].len / 8, v[0].buf, v[1].buf, v[2].buf,
+                     {(char *)v[3].buf + at, stride, items, (enum cp_type)from, (enum cp_type)to,
+                      r->slots * stride > CP_CACHE_BYTES}, NULL};
+    if (column_check(r, c, v, at) < 0) {
+        for (int i = 0; i < 4; i++)
+            PyBuffer_Release(&v[i]);
+        return NULL;
     }
-    while (got-- > 0)
-        PyBuffer_Release(&v[got]);
-    return NULL;
+    int64_t width = items * cp_type_bytes[from];
+    reader->read.stage_bytes = width > reader->read.stage_bytes ? width : reader->read.stage_bytes;
+    reader->column_count++;
+    Py_RETURN_NONE;
 }
 
 int cp_slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t least)
@@ -128,6 +121,27 @@ int cp_slots_ok(const int32_t *slots, int64_t count, int64_t limit, int32_t leas
     for (int64_t i = 0; i < count; i++)
         bad |= slots[i] < least || slots[i] >= limit;
     return !bad;
+}
+
+int cp_extents_ok(const reader_object *r, const int64_t *extents, int64_t count, const int32_t *into, int64_t rows)
+{
+    int bad = 0;
+    int64_t left = rows;
+    for (int64_t i = 0; i < count; i++) {
+        bad |= extents[2 * i] < 0 || extents[2 * i] > extents[2 * i + 1] || extents[2 * i + 1] > r->rows;
+        left -= extents[2 * i + 1] - extents[2 * i];
+    }
+    return !bad && left == 0 && cp_slots_ok(into, rows, r->slots, INT32_MIN);
+}
+
+PyObject *cp_read_result(int status, const cp_read *read)
+{
+    if (status == -2)
+        return PyErr_Format(PyExc_ValueError, "extents must lie within the table, and slots within the buffer");
+    if (status == -1)
+        return PyErr_NoMemory();
+    return status ? Py_BuildValue("(iiL)", read->error, (int)read->error_fd, (long long)read->error_row)
+                  : Py_NewRef(Py_None);
 }
 
 /* Return whether each run's part of sweep names only rows of that run. */
@@ -145,192 +159,133 @@ static int sweep_ok(const int64_t *extents, int64_t count, const int32_t *sweep)
 
 /* reader_read(reader, extents, into, sweep, urgent): see cp_reader_read -> None, or (errno, fd, row) of the first
  * failed request */
-static PyObject *reader_read(PyObject *self, PyObject *args)
+static PyObject *reader_read(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *extent_array, *into_array, *sweep_array;
-    Py_buffer extents, into, sweep = {.buf = NULL};
+    CP_ARRAY(extents, "extents", 8);
+    CP_ARRAY(into, "into", 4);
+    CP_ARRAY(sweep, "sweep", 4, CP_READ, 1);
     reader_object *r;
     int status = -2, urgent;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOp", &capsule, &extent_array, &into_array, &sweep_array, &urgent) ||
-        !(r = PyCapsule_GetPointer(capsule, READER)) || cp_buffer(extent_array, &extents, 8, 0, "extents") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&O&O&p", cp_reader_of, &r, CP_HOLD(extents), CP_HOLD(into), CP_HOLD(sweep),
+                          &urgent))
         return NULL;
-    if (cp_buffer(into_array, &into, 4, 0, "into") < 0) {
-        PyBuffer_Release(&extents);
-        return NULL;
-    }
-    if (sweep_array != Py_None && cp_buffer(sweep_array, &sweep, 4, 0, "sweep") < 0) {
-        PyBuffer_Release(&extents);
-        PyBuffer_Release(&into);
-        return NULL;
-    }
     Py_BEGIN_ALLOW_THREADS
-    const int64_t *e = extents.buf;
-    int64_t count = extents.len / 16, rows = 0, bad = 0;
-    for (int64_t i = 0; i < count; i++) {
-        bad |= e[2 * i] < 0 || e[2 * i] > e[2 * i + 1] || e[2 * i + 1] > r->rows;
-        rows += e[2 * i + 1] - e[2 * i];
-    }
-    if (!bad && rows == into.len / 4 && cp_slots_ok(into.buf, rows, r->slots, INT32_MIN) &&
-        (!sweep.buf || (sweep.len == into.len && sweep_ok(e, count, sweep.buf))))
-        status = cp_reader_read(&r->reader, e, count, into.buf, sweep.buf, urgent);
+    if (cp_extents_ok(r, extents.at, extents.count / 2, into.at, into.count) &&
+        (!sweep.at || (sweep.count == into.count && sweep_ok(extents.at, extents.count / 2, sweep.at))))
+        status = cp_reader_read(&r->reader, extents.at, extents.count / 2, into.at, sweep.at, urgent);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&extents);
-    PyBuffer_Release(&into);
-    if (sweep.buf)
-        PyBuffer_Release(&sweep);
-    if (status == -2)
-        PyErr_SetString(PyExc_ValueError, "extents must lie within the table, and slots within the buffer");
-    if (status == -1)
-        PyErr_NoMemory();
-    if (status < 0)
-        return NULL;
-    if (status == 1)
-        return Py_BuildValue("(iiL)", r->reader.read.error, (int)r->reader.read.error_fd,
-                             (long long)r->reader.read.error_row);
-    Py_RETURN_NONE;
+    return cp_read_result(status, &r->reader.read);
 }
 
 /* reader_soon(reader, extents): prefetch the next rows, if the last read had to wait */
-static PyObject *reader_soon(PyObject *self, PyObject *args)
+static PyObject *reader_soon(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *extent_array;
-    Py_buffer extents;
+    CP_ARRAY(extents, "extents", 8);
     reader_object *r;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &capsule, &extent_array) || !(r = PyCapsule_GetPointer(capsule, READER)) ||
-        cp_buffer(extent_array, &extents, 8, 0, "extents") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&", cp_reader_of, &r, CP_HOLD(extents)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    const int64_t *e = extents.buf;
+    const int64_t *e = extents.at;
     int64_t count = 0;
-    while (count < extents.len / 16 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
+    while (count < extents.count / 2 && e[2 * count] >= 0 && e[2 * count + 1] <= r->rows)
         count++;
     if (r->reader.read.waited)
         cp_reader_prefetch(&r->reader, e, count);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&extents);
     Py_RETURN_NONE;
 }
 
-static PyObject *reader_bytes(PyObject *self, PyObject *capsule)
+static PyObject *reader_bytes(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     reader_object *r = PyCapsule_GetPointer(capsule, READER);
-    (void)self;
     return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.bytes)) : NULL;
 }
 
 /* gather(to, from, row_bytes, index): to[i] = from[index[i]] */
-static PyObject *gather(PyObject *self, PyObject *args)
+static PyObject *gather(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *to_array, *from_array, *index_array;
-    Py_buffer to, from, index;
+    CP_ARRAY(to, "to", 0, CP_WRITE);
+    CP_ARRAY(from, "from");
+    CP_ARRAY(index, "index", 4);
     long long bytes;
     int fits = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOLO", &to_array, &from_array, &bytes, &index_array) ||
-        cp_buffer(to_array, &to, 0, 1, "to") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&LO&", CP_HOLD(to), CP_HOLD(from), &bytes, CP_HOLD(index)))
         return NULL;
-    if (cp_buffer(from_array, &from, 0, 0, "from") < 0)
-        goto release_to;
-    if (cp_buffer(index_array, &index, 4, 0, "index") < 0)
-        goto release_from;
     Py_BEGIN_ALLOW_THREADS
-    fits = bytes > 0 && index.len / 4 * bytes <= to.len && cp_slots_ok(index.buf, index.len / 4, from.len / bytes, 0);
+    fits = bytes > 0 && index.count * bytes <= to.bytes && cp_slots_ok(index.at, index.count, from.bytes / bytes, 0);
     if (fits)
-        cp_gather(to.buf, from.buf, bytes, index.buf, index.len / 4);
+        cp_gather(to.at, from.at, bytes, index.at, index.count);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&index);
-release_from:
-    PyBuffer_Release(&from);
-release_to:
-    PyBuffer_Release(&to);
-    if (!fits && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
     if (!fits)
-        return NULL;
+        return PyErr_Format(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
     Py_RETURN_NONE;
 }
 
 /* scatter(to, from, into, *, at, stride, items, from_type, to_type): to[into[i]] = from[i], cast if the types differ;
  * -1 skips */
-static PyObject *scatter(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *scatter(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "", "at", "stride", "items", "from_type", "to_type", NULL};
-    PyObject *to_array, *from_array, *into_array;
-    Py_buffer to, from, into;
+    CP_ARRAY(to, "to", 0, CP_WRITE);
+    CP_ARRAY(from, "from");
+    CP_ARRAY(into, "into", 4);
     long long stride, at, items;
     int to_type, from_type, fits = 0;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OOO$LLLii", words, &to_array, &from_array, &into_array, &at, &stride,
-                                     &items, &from_type, &to_type) ||
-        cp_buffer(to_array, &to, 0, 1, "to") < 0)
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&O&$LLLii", words, CP_HOLD(to), CP_HOLD(from), CP_HOLD(into), &at,
+                                     &stride, &items, &from_type, &to_type))
         return NULL;
-    if (cp_buffer(from_array, &from, 0, 0, "from") < 0)
-        goto release_to;
-    if (cp_buffer(into_array, &into, 4, 0, "into") < 0)
-        goto release_from;
     if (to_type >= 0 && to_type < CP_TYPES && from_type >= 0 && from_type < CP_TYPES && items > 0 && stride > 0 &&
         at >= 0 && at + items * cp_type_bytes[to_type] <= stride &&
         (from_type == to_type || to_type == CP_F32 || to_type == CP_F64)) {
-        int64_t count = into.len / 4;
-        cp_target t = {(char *)to.buf + at, stride, items, (enum cp_type)from_type, (enum cp_type)to_type, 0};
+        cp_target t = {(char *)to.at + at, stride, items, (enum cp_type)from_type, (enum cp_type)to_type, 0};
         Py_BEGIN_ALLOW_THREADS
-        fits = count * items * cp_type_bytes[from_type] <= from.len &&
-               cp_slots_ok(into.buf, count, to.len / stride, INT32_MIN);
+        fits = into.count * items * cp_type_bytes[from_type] <= from.bytes &&
+               cp_slots_ok(into.at, into.count, to.bytes / stride, INT32_MIN);
         if (fits)
-            cp_scatter(&t, from.buf, into.buf, count);
+            cp_scatter(&t, from.at, into.at, into.count);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&into);
-release_from:
-    PyBuffer_Release(&from);
-release_to:
-    PyBuffer_Release(&to);
-    if (!fits && !PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "slots must lie within `to`, and types must match");
     if (!fits)
-        return NULL;
+        return PyErr_Format(PyExc_ValueError, "slots must lie within `to`, and types must match");
     Py_RETURN_NONE;
+}
+
+/* Sum the lengths of the rows of an index. Returns -1 if a row does not exist or has a negative length. */
+static int64_t sum_lengths(const cp_array *address, const cp_array *length, const cp_array *index)
+{
+    const int64_t *lengths = length->at;
+    const int32_t *at = index->at;
+    int64_t total = 0;
+    if (!cp_slots_ok(at, index->count, address->count, 0) || address->count != length->count)
+        return -1;
+    for (int64_t i = 0; i < index->count; i++) {
+        if (lengths[at[i]] < 0)
+            return -1;
+        total += lengths[at[i]];
+    }
+    return total;
 }
 
 /* gather_ragged(out, address, length, item, index): concatenate rows of varying length. The caller guarantees the
  * addresses; the total length is checked. */
-static PyObject *gather_ragged(PyObject *self, PyObject *args)
+static PyObject *gather_ragged(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *arrays[4];
-    Py_buffer v[4];
-    static const char *const names[4] = {"out", "address", "length", "index"};
-    static const Py_ssize_t sizes[4] = {0, 8, 8, 4};
+    CP_ARRAY(out, "out", 0, CP_WRITE);
+    CP_ARRAY(address, "address", 8);
+    CP_ARRAY(length, "length", 8);
+    CP_ARRAY(index, "index", 4);
     long long item;
-    int got = 0, fits = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOLO", &arrays[0], &arrays[1], &arrays[2], &item, &arrays[3]))
+    int fits = 0;
+    if (!PyArg_ParseTuple(args, "O&O&O&LO&", CP_HOLD(out), CP_HOLD(address), CP_HOLD(length), &item, CP_HOLD(index)))
         return NULL;
-    for (; got < 4; got++)
-        if (cp_buffer(arrays[got], &v[got], sizes[got], got == 0, names[got]) < 0)
-            break;
-    if (got == 4 && item > 0) {
-        Py_BEGIN_ALLOW_THREADS
-        int64_t total = 0, count = v[3].len / 4;
-        const int64_t *length = v[2].buf;
-        const int32_t *index = v[3].buf;
-        fits = cp_slots_ok(index, count, v[1].len / 8, 0) && v[1].len == v[2].len;
-        for (int64_t i = 0; fits && i < count; i++) {
-            fits = length[index[i]] >= 0;
-            total += length[index[i]];
-        }
-        fits = fits && total * item <= v[0].len;
-        if (fits)
-            cp_gather_ragged(v[0].buf, v[1].buf, length, item, index, count);
-        Py_END_ALLOW_THREADS
-        if (!fits)
-            PyErr_SetString(PyExc_ValueError, "index must lie within the rows, and they must fit `out`");
-    }
-    while (got-- > 0)
-        PyBuffer_Release(&v[got]);
+    Py_BEGIN_ALLOW_THREADS
+    int64_t total = item > 0 ? sum_lengths(&address, &length, &index) : -1;
+    fits = total >= 0 && total * item <= out.bytes;
+    if (fits)
+        cp_gather_ragged(out.at, address.at, length.at, item, index.at, index.count);
+    Py_END_ALLOW_THREADS
     if (!fits)
-        return NULL;
+        return PyErr_Format(PyExc_ValueError, "index must lie within the rows, and they must fit `out`");
     Py_RETURN_NONE;
 }
 
@@ -355,34 +310,17 @@ static PyObject *objects_of(const uint64_t *address, const int64_t *length, cons
 
 /* gather_objects(address, length, index, text): list of a bytes or str object per row. The caller guarantees the
  * addresses. */
-static PyObject *gather_objects(PyObject *self, PyObject *args)
+static PyObject *gather_objects(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *arrays[3], *list = NULL;
-    Py_buffer v[3];
-    static const char *const names[3] = {"address", "length", "index"};
-    static const Py_ssize_t sizes[3] = {8, 8, 4};
-    int text, got = 0, fits = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOp", &arrays[0], &arrays[1], &arrays[2], &text))
+    CP_ARRAY(address, "address", 8);
+    CP_ARRAY(length, "length", 8);
+    CP_ARRAY(index, "index", 4);
+    int text;
+    if (!PyArg_ParseTuple(args, "O&O&O&p", CP_HOLD(address), CP_HOLD(length), CP_HOLD(index), &text))
         return NULL;
-    for (; got < 3; got++)
-        if (cp_buffer(arrays[got], &v[got], sizes[got], 0, names[got]) < 0)
-            break;
-    if (got == 3) {
-        int64_t count = v[2].len / 4;
-        const int64_t *length = v[1].buf;
-        const int32_t *index = v[2].buf;
-        fits = cp_slots_ok(index, count, v[0].len / 8, 0) && v[0].len == v[1].len;
-        for (int64_t i = 0; fits && i < count; i++)
-            fits = length[index[i]] >= 0;
-        if (fits)
-            list = objects_of(v[0].buf, length, index, count, text);
-        else
-            PyErr_SetString(PyExc_ValueError, "index must lie within the rows");
-    }
-    while (got-- > 0)
-        PyBuffer_Release(&v[got]);
-    return list;
+    if (sum_lengths(&address, &length, &index) < 0)
+        return PyErr_Format(PyExc_ValueError, "index must lie within the rows");
+    return objects_of(address.at, length.at, index.at, index.count, text);
 }
 
 PyMethodDef cp_rows_methods[] = {

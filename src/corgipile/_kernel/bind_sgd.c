@@ -29,47 +29,35 @@ static PyObject *model_create(const cp_sgd_shape *shape)
     return capsule;
 }
 
-/* Create a model with class values and class weights; weights None: 1. */
-static PyObject *model_of_classes(cp_sgd_shape *shape, PyObject *classes, PyObject *weights)
+/* Create a model with class values and class weights. */
+static PyObject *model_of_classes(cp_sgd_shape *shape, const cp_array *classes, const cp_array *weights)
 {
-    PyObject *capsule = NULL;
-    Py_buffer view[2] = {{0}};
-    const int64_t count = cp_sgd_classes(shape) * (int64_t)sizeof(double);
-    if (cp_buffer(classes, &view[0], sizeof(double), 0, "classes") < 0)
-        return NULL;
-    shape->classes = view[0].buf;
-    if (view[0].len != count)
-        PyErr_Format(PyExc_ValueError, "classes must have %lld values, got %zd", (long long)cp_sgd_classes(shape),
-                     view[0].len / (Py_ssize_t)sizeof(double));
-    else if (weights == Py_None)
-        capsule = model_create(shape);
-    else if (cp_buffer(weights, &view[1], sizeof(double), 0, "class weights") == 0) {
-        shape->class_weight = view[1].buf;
-        if (view[1].len == count && count > 0)
-            capsule = model_create(shape);
-        else
-            PyErr_SetString(PyExc_ValueError, "class weights must have one entry per class");
-        PyBuffer_Release(&view[1]);
-    }
-    PyBuffer_Release(&view[0]);
-    return capsule;
+    const int64_t count = cp_sgd_classes(shape);
+    shape->classes = classes->at;
+    if (classes->count != count)
+        return PyErr_Format(PyExc_ValueError, "classes must have %lld values, got %lld", (long long)count,
+                            (long long)classes->count);
+    shape->class_weight = weights->at;
+    if (weights->view.obj && (weights->count != count || count == 0))
+        return PyErr_Format(PyExc_ValueError, "class weights must have one entry per class");
+    return model_create(shape);
 }
 
 /* sgd_new(loss, parameter, classes, *, ...) */
-static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *sgd_new(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *names[] = {"",          "",   "",    "number_bytes", "sparse", "features", "outputs",      "batch",
                             "intercept", "l2", "isa", "average",      "step",   "l1",       "class_weight", "max_norm",
                             "rows",      NULL};
+    CP_ARRAY(classes, "classes", 8);
+    CP_ARRAY(weights, "class weights", 8, CP_READ, 1);
     cp_sgd_shape shape = {0};
     long long features, outputs, batch, rows = 0;
     int loss, step;
-    PyObject *classes, *weights = Py_None;
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "idO$ipLLLpdipidOdL", names, &loss, &shape.parameter, &classes,
-                                     &shape.bytes, &shape.sparse, &features, &outputs, &batch, &shape.intercept,
-                                     &shape.l2, &shape.isa, &shape.average, &step, &shape.l1, &weights, &shape.max_norm,
-                                     &rows))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "idO&$ipLLLpdipidO&dL", names, &loss, &shape.parameter,
+                                     CP_HOLD(classes), &shape.bytes, &shape.sparse, &features, &outputs, &batch,
+                                     &shape.intercept, &shape.l2, &shape.isa, &shape.average, &step, &shape.l1,
+                                     CP_HOLD(weights), &shape.max_norm, &rows))
         return NULL;
     if (loss < 0 || loss >= CP_LOSS_COUNT || (shape.bytes != 4 && shape.bytes != 8))
         return PyErr_Format(PyExc_ValueError, "loss must be 0 to %d and reals 4 or 8 bytes, got %d and %d",
@@ -87,123 +75,66 @@ static PyObject *sgd_new(PyObject *self, PyObject *args, PyObject *named)
     shape.outputs = outputs;
     shape.batch = batch;
     shape.rows = rows;
-    return model_of_classes(&shape, classes, weights);
+    return model_of_classes(&shape, &classes, &weights);
 }
 
-static PyObject *learn(model_object *m, rows_object *r)
+/* sgd_learn(model, rows, y, y_type, visit, weights, weights_type) -> status, done */
+static PyObject *sgd_learn(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    ROWS(r);
+    rows_arguments a = {.weights = Py_None};
+    model_object *m;
     int status;
     int64_t done = 0;
+    if (!PyArg_ParseTuple(args, "O&OOiO|Oi", model_take, &m, &a.features, &a.labels, &a.label_type, &a.visit,
+                          &a.weights, &a.weight_type) ||
+        rows_take(&r, &a, m->state->bytes, m->state->sparse, m->state->features) < 0)
+        return NULL;
     m->busy = 1;
     Py_BEGIN_ALLOW_THREADS
-    status = cp_sgd_learn(m->state, &r->rows, &done);
+    status = cp_sgd_learn(m->state, &r.rows, &done);
     Py_END_ALLOW_THREADS
     m->busy = 0;
     return Py_BuildValue("iL", status, (long long)done);
 }
 
-static PyObject *decide(model_object *m, rows_object *r, PyObject *out)
+/* sgd_decide(model, rows, visit, out) */
+static PyObject *sgd_decide(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    int status, at = rows_hold(r, out, m->state->bytes, 1, "out");
-    if (at < 0)
+    ROWS(r);
+    PyObject *features, *visit, *out;
+    model_object *m;
+    int status, at;
+    if (!PyArg_ParseTuple(args, "O&OOO", model_take, &m, &features, &visit, &out) ||
+        rows_features(&r, features, m->state->bytes, m->state->sparse, m->state->features) < 0 ||
+        rows_visit(&r, visit) < 0 || (at = rows_hold(&r, out, m->state->bytes, 1, "out")) < 0)
         return NULL;
-    if (r->view[at].len < r->rows.m * m->state->outputs * m->state->bytes)
-        return PyErr_Format(PyExc_ValueError, "out must hold all scores, got %zd bytes", r->view[at].len);
+    if (r.view[at].len < r.rows.m * m->state->outputs * m->state->bytes)
+        return PyErr_Format(PyExc_ValueError, "out must hold all scores, got %zd bytes", r.view[at].len);
     m->busy = 1;
     Py_BEGIN_ALLOW_THREADS
-    status = cp_sgd_decide(m->state, &r->rows, r->view[at].buf);
+    status = cp_sgd_decide(m->state, &r.rows, r.view[at].buf);
     Py_END_ALLOW_THREADS
     m->busy = 0;
     return PyLong_FromLong(status);
 }
 
-/* sgd_dense(model, x, y, y_type, visit, weights, weights_type) */
-static PyObject *sgd_dense(PyObject *self, PyObject *args)
-{
-    PyObject *capsule, *x, *y, *visit, *weights = Py_None, *result = NULL;
-    rows_object r = {0};
-    model_object *m;
-    int type, weights_type = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOiO|Oi", &capsule, &x, &y, &type, &visit, &weights, &weights_type) ||
-        !(m = model_of(capsule)))
-        return NULL;
-    if (rows_dense(&r, m->state, x) == 0 && rows_labels(&r, y, type) == 0 &&
-        rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
-        result = learn(m, &r);
-    rows_release(&r);
-    return result;
-}
-
-/* sgd_sparse(model, indices, values, lengths, y, y_type, visit, weights, weights_type) */
-static PyObject *sgd_sparse(PyObject *self, PyObject *args)
-{
-    PyObject *capsule, *indices, *values, *lengths, *y, *visit, *weights = Py_None, *result = NULL;
-    rows_object r = {0};
-    model_object *m;
-    int type, weights_type = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOOiO|Oi", &capsule, &indices, &values, &lengths, &y, &type, &visit, &weights,
-                          &weights_type) ||
-        !(m = model_of(capsule)))
-        return NULL;
-    if (rows_sparse(&r, m->state, indices, values, lengths) == 0 && rows_labels(&r, y, type) == 0 &&
-        rows_weights(&r, weights, weights_type) == 0 && rows_visit(&r, visit) == 0)
-        result = learn(m, &r);
-    rows_release(&r);
-    return result;
-}
-
-/* sgd_decide(model, x, visit, out) */
-static PyObject *sgd_decide(PyObject *self, PyObject *args)
-{
-    PyObject *capsule, *x, *visit, *out, *result = NULL;
-    rows_object r = {0};
-    model_object *m;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &x, &visit, &out) || !(m = model_of(capsule)))
-        return NULL;
-    if (rows_dense(&r, m->state, x) == 0 && rows_visit(&r, visit) == 0)
-        result = decide(m, &r, out);
-    rows_release(&r);
-    return result;
-}
-
-/* sgd_decide_sparse(model, indices, values, lengths, visit, out) */
-static PyObject *sgd_decide_sparse(PyObject *self, PyObject *args)
-{
-    PyObject *capsule, *indices, *values, *lengths, *visit, *out, *result = NULL;
-    rows_object r = {0};
-    model_object *m;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOOOOO", &capsule, &indices, &values, &lengths, &visit, &out) ||
-        !(m = model_of(capsule)))
-        return NULL;
-    if (rows_sparse(&r, m->state, indices, values, lengths) == 0 && rows_visit(&r, visit) == 0)
-        result = decide(m, &r, out);
-    rows_release(&r);
-    return result;
-}
-
 /* sgd_begin(model, rate) */
-static PyObject *sgd_begin(PyObject *self, PyObject *args)
+static PyObject *sgd_begin(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule;
     double rate;
     model_object *m;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "Od", &capsule, &rate) || !(m = model_of(capsule)))
+    if (!PyArg_ParseTuple(args, "O&d", model_take, &m, &rate))
         return NULL;
     if (!(rate >= 0) || (m->state->rule == CP_SAME && !(rate * m->state->l2 < 1)))
-        return PyErr_SetString(PyExc_ValueError, "rate must not be negative, and rate * l2 must be below 1"), NULL;
+        return PyErr_Format(PyExc_ValueError, "rate must not be negative, and rate * l2 must be below 1");
     cp_sgd_begin(m->state, rate);
     Py_RETURN_NONE;
 }
 
-static PyObject *sgd_flush(PyObject *self, PyObject *capsule)
+static PyObject *sgd_flush(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     model_object *m = model_of(capsule);
-    (void)self;
     if (!m)
         return NULL;
     cp_sgd_flush(m->state);
@@ -211,10 +142,9 @@ static PyObject *sgd_flush(PyObject *self, PyObject *capsule)
 }
 
 /* sgd_figures(model) -> rows, mean loss, accuracy or R^2, total weight */
-static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
+static PyObject *sgd_figures(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     model_object *m = model_of(capsule);
-    (void)self;
     if (!m)
         return NULL;
     cp_figures f = cp_sgd_figures(m->state);
@@ -222,19 +152,13 @@ static PyObject *sgd_figures(PyObject *self, PyObject *capsule)
 }
 
 /* sgd_rests(model, losses) -> whether a default learning rate should be reduced */
-static PyObject *sgd_rests(PyObject *self, PyObject *args)
+static PyObject *sgd_rests(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *array;
-    Py_buffer losses;
+    CP_ARRAY(losses, "losses", 8);
     model_object *m;
-    int plateaued;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &capsule, &array) || !(m = model_of(capsule))
-        || cp_buffer(array, &losses, 8, 0, "losses") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&", model_take, &m, CP_HOLD(losses)))
         return NULL;
-    plateaued = cp_sgd_has_plateaued(m->state, losses.buf, losses.len / 8);
-    PyBuffer_Release(&losses);
-    return PyBool_FromLong(plateaued);
+    return PyBool_FromLong(cp_sgd_has_plateaued(m->state, losses.at, losses.count));
 }
 
 /* Direction of a copy of weights. */
@@ -242,103 +166,89 @@ enum direction { OUT, IN, PREDICTOR };
 
 static PyObject *weights(PyObject *args, enum direction direction)
 {
-    PyObject *capsule, *coef, *bias, *result = NULL;
-    rows_object r = {0};
+    CP_ARRAY(coef, "weights", 0, direction != IN);
+    CP_ARRAY(bias, "biases", 0, direction != IN);
+    PyObject *arrays[2];
     model_object *m;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &coef, &bias) || !(m = model_of(capsule)))
+    if (!PyArg_ParseTuple(args, "O&OO", model_take, &m, &arrays[0], &arrays[1]))
         return NULL;
-    const cp_sgd *s = m->state;
-    int c = rows_hold(&r, coef, s->bytes, direction != IN, "weights");
-    int b = c < 0 ? -1 : rows_hold(&r, bias, s->bytes, direction != IN, "biases");
-    if (b >= 0 && (r.view[c].len != s->features * s->outputs * s->bytes || r.view[b].len != s->outputs * s->bytes))
-        PyErr_Format(PyExc_ValueError, "weights must be [%lld, %lld] and biases [%lld]", (long long)s->outputs,
-                     (long long)s->features, (long long)s->outputs);
-    else if (b >= 0) {
-        switch (direction) {
-        case OUT: cp_sgd_get(m->state, r.view[c].buf, r.view[b].buf); break;
-        case IN: cp_sgd_set(m->state, r.view[c].buf, r.view[b].buf); break;
-        case PREDICTOR: cp_sgd_predictor(m->state, r.view[c].buf, r.view[b].buf); break;
-        }
-        result = Py_NewRef(Py_None);
+    cp_sgd *s = m->state;
+    coef.item = bias.item = s->bytes;
+    if (!cp_hold(arrays[0], &coef) || !cp_hold(arrays[1], &bias))
+        return NULL;
+    if (coef.count != s->features * s->outputs || bias.count != s->outputs)
+        return PyErr_Format(PyExc_ValueError, "weights must be [%lld, %lld] and biases [%lld]", (long long)s->outputs,
+                            (long long)s->features, (long long)s->outputs);
+    switch (direction) {
+    case OUT: cp_sgd_get(s, coef.at, bias.at); break;
+    case IN: cp_sgd_set(s, coef.at, bias.at); break;
+    case PREDICTOR: cp_sgd_predictor(s, coef.at, bias.at); break;
     }
-    rows_release(&r);
-    return result;
+    Py_RETURN_NONE;
 }
 
 /* sgd_get(model, weights, biases): copy out of a flushed model */
-static PyObject *sgd_get(PyObject *self, PyObject *args)
+static PyObject *sgd_get(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return weights(args, OUT);
 }
 
 /* sgd_predictor(model, weights, biases): copy out the weights that predict */
-static PyObject *sgd_predictor(PyObject *self, PyObject *args)
+static PyObject *sgd_predictor(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return weights(args, PREDICTOR);
 }
 
 /* sgd_set(model, weights, biases) */
-static PyObject *sgd_set(PyObject *self, PyObject *args)
+static PyObject *sgd_set(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    (void)self;
     return weights(args, IN);
 }
 
 /* sgd_lines(model) -> lines of the optimizer state */
-static PyObject *sgd_lines(PyObject *self, PyObject *capsule)
+static PyObject *sgd_lines(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     model_object *m = model_of(capsule);
-    (void)self;
     return m ? PyLong_FromLongLong(cp_sgd_optimizer_lines(m->state)) : NULL;
 }
 
 /* sgd_keep(model, lines, into): copy the optimizer state out of a flushed model, or into it */
-static PyObject *sgd_keep(PyObject *self, PyObject *args)
+static PyObject *sgd_keep(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *lines, *result = NULL;
-    rows_object r = {0};
+    CP_ARRAY(lines, "lines", 8);
+    PyObject *array;
     model_object *m;
-    int into, at;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOp", &capsule, &lines, &into) || !(m = model_of(capsule)))
+    int into;
+    if (!PyArg_ParseTuple(args, "O&Op", model_take, &m, &array, &into))
         return NULL;
-    at = rows_hold(&r, lines, sizeof(double), !into, "lines");
-    if (at >= 0 &&
-        r.view[at].len != cp_sgd_optimizer_lines(m->state) * (m->state->features + 1) * (int64_t)sizeof(double))
-        PyErr_Format(PyExc_ValueError, "lines must be [%lld, %lld]", (long long)cp_sgd_optimizer_lines(m->state),
-                     (long long)m->state->features + 1);
-    else if (at >= 0) {
-        cp_sgd_copy_optimizer_state(m->state, r.view[at].buf, into);
-        result = Py_NewRef(Py_None);
-    }
-    rows_release(&r);
-    return result;
+    lines.writable = !into;
+    if (!cp_hold(array, &lines))
+        return NULL;
+    if (lines.count != cp_sgd_optimizer_lines(m->state) * (m->state->features + 1))
+        return PyErr_Format(PyExc_ValueError, "lines must be [%lld, %lld]",
+                            (long long)cp_sgd_optimizer_lines(m->state), (long long)m->state->features + 1);
+    cp_sgd_copy_optimizer_state(m->state, lines.at, into);
+    Py_RETURN_NONE;
 }
 
 /* sgd_bytes(model) -> bytes of its memory */
-static PyObject *sgd_bytes(PyObject *self, PyObject *capsule)
+static PyObject *sgd_bytes(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     model_object *m = model_of(capsule);
-    (void)self;
     return m ? PyLong_FromSize_t(m->state->size + CP_LINE + sizeof *m) : NULL;
 }
 
 /* sgd_isa() -> best vector level of this CPU */
-static PyObject *sgd_isa(PyObject *self, PyObject *unused)
+static PyObject *sgd_isa(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
-    (void)self;
-    (void)unused;
     return PyLong_FromLong(cp_sgd_isa());
 }
 
 PyMethodDef cp_sgd_methods[] = {
     {"sgd_begin", sgd_begin, METH_VARARGS, "Begin an epoch with a learning rate."},
     {"sgd_bytes", sgd_bytes, METH_O, "Return the bytes of a model."},
-    {"sgd_decide", sgd_decide, METH_VARARGS, "Score dense rows."},
-    {"sgd_decide_sparse", sgd_decide_sparse, METH_VARARGS, "Score sparse rows."},
-    {"sgd_dense", sgd_dense, METH_VARARGS, "Learn from dense rows in place."},
+    {"sgd_decide", sgd_decide, METH_VARARGS, "Score rows."},
+    {"sgd_learn", sgd_learn, METH_VARARGS, "Learn from rows in place."},
     {"sgd_rests", sgd_rests, METH_VARARGS, "Return whether a regression reached a plateau because of its steps."},
     {"sgd_figures", sgd_figures, METH_O, "Return rows, mean loss and score of the epoch."},
     {"sgd_flush", sgd_flush, METH_O, "Apply the pending updates."},
@@ -349,6 +259,5 @@ PyMethodDef cp_sgd_methods[] = {
     {"sgd_new", CP_BY_NAME(sgd_new), "Create a model."},
     {"sgd_predictor", sgd_predictor, METH_VARARGS, "Copy out the weights that predict."},
     {"sgd_set", sgd_set, METH_VARARGS, "Copy weights in."},
-    {"sgd_sparse", sgd_sparse, METH_VARARGS, "Learn from sparse rows."},
     {NULL, NULL, 0, NULL},
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #define SKETCH "corgipile.sketch"
+CP_CAPSULE(sketch_of, SKETCH)
 
 typedef struct {
     cp_sketch sketch;
@@ -18,25 +19,22 @@ typedef struct {
 static void sketch_destroy(PyObject *capsule)
 {
     sketch_object *object = PyCapsule_GetPointer(capsule, SKETCH);
-    if (object->cuts.obj)
-        PyBuffer_Release(&object->cuts);
+    PyBuffer_Release(&object->cuts);
     free(object->sketch.told);
     free(object);
 }
 
 /* sketch_new(cuts int64[blocks + 1], floats) -> sketch */
-static PyObject *sketch_new(PyObject *self, PyObject *args)
+static PyObject *sketch_new(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *cuts, *capsule;
-    sketch_object *object;
+    PyObject *cuts;
     int floats;
-    (void)self;
     if (!PyArg_ParseTuple(args, "Op", &cuts, &floats))
         return NULL;
-    object = calloc(1, sizeof *object);
+    sketch_object *object = calloc(1, sizeof *object);
     if (!object)
         return PyErr_NoMemory();
-    capsule = PyCapsule_New(object, SKETCH, sketch_destroy);
+    PyObject *capsule = PyCapsule_New(object, SKETCH, sketch_destroy);
     if (!capsule) {
         free(object);
         return NULL;
@@ -57,110 +55,74 @@ static PyObject *sketch_new(PyObject *self, PyObject *args)
 }
 
 /* sketch_add(sketch, values, type) -> rows added: fewer than the values if the next one is not finite */
-static PyObject *sketch_add(PyObject *self, PyObject *args)
+static PyObject *sketch_add(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *array;
+    CP_ARRAY(values, "values");
+    PyObject *array;
     sketch_object *object;
-    Py_buffer values;
     int64_t added = -1;
     int type;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOi", &capsule, &array, &type) || !(object = PyCapsule_GetPointer(capsule, SKETCH)))
+    if (!PyArg_ParseTuple(args, "O&Oi", sketch_of, &object, &array, &type))
         return NULL;
     if (type < 0 || type >= CP_TYPES)
         return PyErr_Format(PyExc_ValueError, "number type must be one of cp_type, got %d", type);
-    if (cp_buffer(array, &values, cp_type_bytes[type], 0, "values") < 0)
+    values.item = cp_type_bytes[type];
+    if (!cp_hold(array, &values))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    added = cp_sketch_rows(&object->sketch, object->blocks, object->rows, values.buf, type,
-                           values.len / cp_type_bytes[type]);
+    added = cp_sketch_rows(&object->sketch, object->blocks, object->rows, values.at, type, values.count);
     Py_END_ALLOW_THREADS
     object->rows += added;
-    PyBuffer_Release(&values);
     return PyLong_FromLongLong(added);
 }
 
 /* sketch_values(sketch, out float64[blocks]): incomplete blocks are described by the rows they have */
-static PyObject *sketch_values(PyObject *self, PyObject *args)
+static PyObject *sketch_values(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *array;
+    CP_ARRAY(out, "out", 8, CP_WRITE);
     sketch_object *object;
-    Py_buffer out;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &capsule, &array) || !(object = PyCapsule_GetPointer(capsule, SKETCH)) ||
-        cp_buffer(array, &out, 8, 1, "out") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&", sketch_of, &object, CP_HOLD(out)))
         return NULL;
-    if (out.len / 8 == object->blocks) {
-        Py_BEGIN_ALLOW_THREADS
-        while (object->sketch.blocks < object->blocks)
-            cp_sketch_end_block(&object->sketch);
-        cp_sketch_values(&object->sketch, out.buf);
-        Py_END_ALLOW_THREADS
-    } else {
-        PyErr_SetString(PyExc_ValueError, "out must have one number per block");
-    }
-    PyBuffer_Release(&out);
-    if (PyErr_Occurred())
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-/* Get buffers with these element sizes, the last `written` of them writable. Returns the number of buffers got. */
-static int get_buffers(PyObject **arrays, Py_buffer *views, const Py_ssize_t *items, int count, int written)
-{
-    int got = 0;
-    while (got < count && cp_buffer(arrays[got], &views[got], items[got], got >= count - written, "an array") == 0)
-        got++;
-    return got;
-}
-
-/* Release buffers. Returns None, or NULL if an error is set. */
-static PyObject *release(Py_buffer *views, int got)
-{
-    while (got-- > 0)
-        PyBuffer_Release(&views[got]);
-    if (PyErr_Occurred())
-        return NULL;
+    if (out.count != object->blocks)
+        return PyErr_Format(PyExc_ValueError, "out must have one number per block");
+    Py_BEGIN_ALLOW_THREADS
+    while (object->sketch.blocks < object->blocks)
+        cp_sketch_end_block(&object->sketch);
+    cp_sketch_values(&object->sketch, out.at);
+    Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
 /* content_scale(rows float64[n, width], center float64[width], scale float64[width]) */
-static PyObject *content_scale(PyObject *self, PyObject *args)
+static PyObject *content_scale(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const Py_ssize_t items[3] = {8, 8, 8};
-    PyObject *arrays[3];
-    Py_buffer views[3];
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &arrays[0], &arrays[1], &arrays[2]))
+    CP_ARRAY(rows, "rows", 8);
+    CP_ARRAY(center, "center", 8, CP_WRITE);
+    CP_ARRAY(scale, "scale", 8, CP_WRITE);
+    if (!PyArg_ParseTuple(args, "O&O&O&", CP_HOLD(rows), CP_HOLD(center), CP_HOLD(scale)))
         return NULL;
-    int got = get_buffers(arrays, views, items, 3, 2);
-    if (got == 3) {
-        int64_t width = views[1].len / 8;
-        if (width > 0 && views[2].len == views[1].len && views[0].len % views[1].len == 0) {
-            Py_BEGIN_ALLOW_THREADS
-            cp_content_scale(views[0].buf, views[0].len / views[1].len, width, views[1].buf, views[2].buf);
-            Py_END_ALLOW_THREADS
-        } else {
-            PyErr_SetString(PyExc_ValueError, "rows, center and scale must have the same width");
-        }
-    }
-    return release(views, got);
+    if (center.count == 0 || scale.count != center.count || rows.count % center.count)
+        return PyErr_Format(PyExc_ValueError, "rows, center and scale must have the same width");
+    Py_BEGIN_ALLOW_THREADS
+    cp_content_scale(rows.at, rows.count / center.count, center.count, center.at, scale.at);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
-/* Create a lens from buffers of center, scale, turn and rows. Returns whether they match. */
-static int create_lens(int64_t features, const Py_buffer *views, cp_lens *lens)
+/* Create a lens. Returns whether its arrays and the rows match. */
+static int create_lens(int64_t features, const cp_array *center, const cp_array *scale, const cp_array *turn,
+                       const cp_array *rows, cp_lens *lens)
 {
-    int64_t width = views[0].len / 8, plain = cp_content_plain(features);
-    *lens = (cp_lens){features, width - features, views[0].buf, views[1].buf, views[2].buf};
-    return width > 0 && features >= 0 && features <= width && views[1].len == views[0].len &&
-           views[2].len == plain * plain * 8 && views[3].len % views[0].len == 0;
+    int64_t width = center->count, plain = cp_content_plain(features);
+    *lens = (cp_lens){features, width - features, center->at, scale->at, turn->at};
+    return width > 0 && features >= 0 && features <= width && scale->count == width && turn->count == plain * plain &&
+           rows->count % width == 0;
 }
 
 /* content_width(features, extras) -> length of a vector */
-static PyObject *content_width(PyObject *self, PyObject *args)
+static PyObject *content_width(PyObject *Py_UNUSED(self), PyObject *args)
 {
     long long features, extras;
-    (void)self;
     if (!PyArg_ParseTuple(args, "LL", &features, &extras))
         return NULL;
     return PyLong_FromLongLong(cp_content_width(features, extras));
@@ -168,29 +130,26 @@ static PyObject *content_width(PyObject *self, PyObject *args)
 
 /* content_turn(features, center, scale, turn float64[plain, plain], rows float64[n, features + extras]): turn is
  * written */
-static PyObject *content_turn(PyObject *self, PyObject *args)
+static PyObject *content_turn(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const Py_ssize_t items[4] = {8, 8, 8, 8};
-    PyObject *arrays[4];
-    Py_buffer views[4];
+    CP_ARRAY(center, "center", 8);
+    CP_ARRAY(scale, "scale", 8);
+    CP_ARRAY(turn, "turn", 8, CP_WRITE);
+    CP_ARRAY(rows, "rows", 8, CP_WRITE);
     long long features;
-    int64_t *room = NULL;
     cp_lens lens;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "LOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3]))
+    if (!PyArg_ParseTuple(args, "LO&O&O&O&", &features, CP_HOLD(center), CP_HOLD(scale), CP_HOLD(turn), CP_HOLD(rows)))
         return NULL;
-    int got = get_buffers(arrays, views, items, 4, 2);
-    if (got == 4 && !create_lens(features, views, &lens)) {
-        PyErr_SetString(PyExc_ValueError, "center, scale, turn and rows must have matching shapes");
-    } else if (got == 4 && !(room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras)))) {
-        PyErr_NoMemory();
-    } else if (got == 4) {
-        Py_BEGIN_ALLOW_THREADS
-        cp_content_turn(&lens, views[3].buf, views[3].len / views[0].len, room, views[2].buf);
-        Py_END_ALLOW_THREADS
-    }
+    if (!create_lens(features, &center, &scale, &turn, &rows, &lens))
+        return PyErr_Format(PyExc_ValueError, "center, scale, turn and rows must have matching shapes");
+    int64_t *room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras));
+    if (!room)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    cp_content_turn(&lens, rows.at, rows.count / center.count, room, turn.at);
+    Py_END_ALLOW_THREADS
     free(room);
-    return release(views, got);
+    Py_RETURN_NONE;
 }
 
 /* Return whether ends[blocks] ascend to the number of rows. */
@@ -204,43 +163,38 @@ static int are_ends(const int64_t *ends, int64_t blocks, int64_t rows)
 }
 
 /* content(features, center, scale, turn, rows, ends int64[blocks], out int16[blocks, numbers]) */
-static PyObject *content(PyObject *self, PyObject *args)
+static PyObject *content(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const Py_ssize_t items[6] = {8, 8, 8, 8, 8, 2};
-    PyObject *arrays[6];
-    Py_buffer views[6];
+    CP_ARRAY(center, "center", 8);
+    CP_ARRAY(scale, "scale", 8);
+    CP_ARRAY(turn, "turn", 8);
+    CP_ARRAY(rows, "rows", 8);
+    CP_ARRAY(ends, "ends", 8);
+    CP_ARRAY(out, "out", 2, CP_WRITE);
     long long features;
-    int64_t *room = NULL;
     cp_lens lens;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "LOOOOOO", &features, &arrays[0], &arrays[1], &arrays[2], &arrays[3], &arrays[4],
-                          &arrays[5]))
+    if (!PyArg_ParseTuple(args, "LO&O&O&O&O&O&", &features, CP_HOLD(center), CP_HOLD(scale), CP_HOLD(turn),
+                          CP_HOLD(rows), CP_HOLD(ends), CP_HOLD(out)))
         return NULL;
-    int got = get_buffers(arrays, views, items, 6, 1);
-    if (got == 6) {
-        int64_t blocks = views[4].len / 8;
-        int fits = create_lens(features, views, &lens) && are_ends(views[4].buf, blocks, views[3].len / views[0].len) &&
-                   views[5].len == blocks * cp_content_width(features, lens.extras) * 2;
-        if (!fits) {
-            PyErr_SetString(PyExc_ValueError, "center, scale, turn, rows, ends and out must have matching shapes");
-        } else if (!(room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras)))) {
-            PyErr_NoMemory();
-        } else {
-            Py_BEGIN_ALLOW_THREADS
-            cp_content(&lens, views[3].buf, views[4].buf, blocks, room, views[5].buf);
-            Py_END_ALLOW_THREADS
-        }
-    }
+    if (!create_lens(features, &center, &scale, &turn, &rows, &lens) ||
+        !are_ends(ends.at, ends.count, rows.count / center.count) ||
+        out.count != ends.count * cp_content_width(features, lens.extras))
+        return PyErr_Format(PyExc_ValueError, "center, scale, turn, rows, ends and out must have matching shapes");
+    int64_t *room = malloc(sizeof *room * (size_t)cp_content_room(features, lens.extras));
+    if (!room)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    cp_content(&lens, rows.at, ends.at, ends.count, room, out.at);
+    Py_END_ALLOW_THREADS
     free(room);
-    return release(views, got);
+    Py_RETURN_NONE;
 }
 
 /* spots(rows, row_bytes) -> (spots, rows per spot, rows of the first sample) */
-static PyObject *spots(PyObject *self, PyObject *args)
+static PyObject *spots(PyObject *Py_UNUSED(self), PyObject *args)
 {
     long long rows;
     double row_bytes;
-    (void)self;
     if (!PyArg_ParseTuple(args, "Ld", &rows, &row_bytes))
         return NULL;
     if (rows < 0 || !(row_bytes >= 0))
@@ -249,12 +203,9 @@ static PyObject *spots(PyObject *self, PyObject *args)
     return Py_BuildValue("LLL", (long long)s.count, (long long)s.each, (long long)cp_spots_first(row_bytes));
 }
 
-/* Parse (rows, count, each) of spots that fit the rows. Returns 0 with an error set if they do not. */
-static int parse_spots(PyObject *args, const char *format, cp_spots *s, PyObject **arrays)
+/* Take (rows, count, each) of spots that fit the rows. Returns 0 with an error set if they do not. */
+static int take_spots(long long rows, long long count, long long each, cp_spots *s)
 {
-    long long rows, count, each;
-    if (!PyArg_ParseTuple(args, format, &rows, &count, &each, &arrays[0], &arrays[1], &arrays[2]))
-        return 0;
     *s = (cp_spots){rows, count, each};
     if (rows < 0 || each < 1 || count < 0 || count > CP_MAX_SPOTS || (count > 0 && rows / count < each))
         PyErr_Format(PyExc_ValueError, "%lld rows must fit %lld spots of %lld rows", rows, count, each);
@@ -262,87 +213,71 @@ static int parse_spots(PyObject *args, const char *format, cp_spots *s, PyObject
 }
 
 /* spot_rows(rows, count, each, out int64[count]): write the first row of each spot */
-static PyObject *spot_rows(PyObject *self, PyObject *args)
+static PyObject *spot_rows(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *arrays[3];
-    Py_buffer out;
+    CP_ARRAY(out, "out", 8, CP_WRITE);
+    long long rows, count, each;
     cp_spots s;
-    (void)self;
-    if (!parse_spots(args, "LLLO", &s, arrays) || cp_buffer(arrays[0], &out, 8, 1, "out") < 0)
+    if (!PyArg_ParseTuple(args, "LLLO&", &rows, &count, &each, CP_HOLD(out)) || !take_spots(rows, count, each, &s))
         return NULL;
-    int fits = out.len / 8 == s.count;
-    for (int64_t i = 0; fits && i < s.count; i++)
-        ((int64_t *)out.buf)[i] = cp_spot_row(&s, i);
-    PyBuffer_Release(&out);
-    if (!fits)
+    if (out.count != s.count)
         return PyErr_Format(PyExc_ValueError, "out must have one number per spot");
+    for (int64_t i = 0; i < s.count; i++)
+        ((int64_t *)out.at)[i] = cp_spot_row(&s, i);
     Py_RETURN_NONE;
 }
 
 /* spots_spread(rows, count, each, vectors int16[count, width], cuts int64[blocks + 1], out int16[blocks, width]) */
-static PyObject *spots_spread(PyObject *self, PyObject *args)
+static PyObject *spots_spread(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    static const Py_ssize_t items[3] = {2, 8, 2};
-    PyObject *arrays[3];
-    Py_buffer views[3];
-    int64_t *sums = NULL;
+    CP_ARRAY(vectors, "vectors", 2);
+    CP_ARRAY(cuts, "cuts", 8);
+    CP_ARRAY(out, "out", 2, CP_WRITE);
+    long long rows, count, each;
     cp_spots s;
-    (void)self;
-    if (!parse_spots(args, "LLLOOO", &s, arrays))
+    if (!PyArg_ParseTuple(args, "LLLO&O&O&", &rows, &count, &each, CP_HOLD(vectors), CP_HOLD(cuts), CP_HOLD(out)) ||
+        !take_spots(rows, count, each, &s))
         return NULL;
-    int got = get_buffers(arrays, views, items, 3, 1);
-    if (got == 3) {
-        int64_t width = s.count ? views[0].len / 2 / s.count : 0, blocks = views[1].len / 8 - 1;
-        int fits = width > 0 && blocks >= 0 && views[0].len == s.count * width * 2 && views[2].len == blocks * width * 2
-                   && are_ends(views[1].buf, blocks + 1, s.rows);
-        if (!fits) {
-            PyErr_SetString(PyExc_ValueError, "vectors, cuts and out must have matching shapes");
-        } else if (!(sums = malloc(sizeof *sums * (size_t)width))) {
-            PyErr_NoMemory();
-        } else {
-            Py_BEGIN_ALLOW_THREADS
-            cp_spots_spread(&s, views[0].buf, width, views[1].buf, blocks, sums, views[2].buf);
-            Py_END_ALLOW_THREADS
-        }
-    }
+    int64_t width = s.count ? vectors.count / s.count : 0, blocks = cuts.count - 1;
+    if (width == 0 || blocks < 0 || vectors.count != s.count * width || out.count != blocks * width ||
+        !are_ends(cuts.at, blocks + 1, s.rows))
+        return PyErr_Format(PyExc_ValueError, "vectors, cuts and out must have matching shapes");
+    int64_t *sums = malloc(sizeof *sums * (size_t)width);
+    if (!sums)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    cp_spots_spread(&s, vectors.at, width, cuts.at, blocks, sums, out.at);
+    Py_END_ALLOW_THREADS
     free(sums);
-    return release(views, got);
+    Py_RETURN_NONE;
 }
 
 /* similarity(rows float64[spots * each, features + extras], each, features, extras) -> share of variance; rows are
  * overwritten */
-static PyObject *similarity(PyObject *self, PyObject *args)
+static PyObject *similarity(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *array;
-    Py_buffer rows;
+    CP_ARRAY(rows, "rows", 8, CP_WRITE);
     long long each, features, extras;
     double share = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OLLL", &array, &each, &features, &extras))
+    if (!PyArg_ParseTuple(args, "O&LLL", CP_HOLD(rows), &each, &features, &extras))
         return NULL;
     if (each < 1 || features < 0 || extras < 0 || each > CP_SPOT_MAX_ROWS || features > INT32_MAX || extras > INT32_MAX)
         return PyErr_Format(PyExc_ValueError, "each, features and extras are out of range: %lld, %lld, %lld", each,
                             features, extras);
-    if (cp_buffer(array, &rows, 8, 1, "rows") < 0)
-        return NULL;
-    int64_t spot = each * (features + extras), count = rows.len / 8;
-    if (spot > 0 && count % spot == 0) {
-        Py_BEGIN_ALLOW_THREADS
-        share = cp_alike(rows.buf, count / spot, each, features, extras);
-        Py_END_ALLOW_THREADS
-    } else {
-        PyErr_SetString(PyExc_ValueError, "rows must be whole spots");
-    }
-    PyBuffer_Release(&rows);
-    return PyErr_Occurred() ? NULL : PyFloat_FromDouble(share);
+    int64_t spot = each * (features + extras);
+    if (spot == 0 || rows.count % spot)
+        return PyErr_Format(PyExc_ValueError, "rows must be whole spots");
+    Py_BEGIN_ALLOW_THREADS
+    share = cp_alike(rows.at, rows.count / spot, each, features, extras);
+    Py_END_ALLOW_THREADS
+    return PyFloat_FromDouble(share);
 }
 
 /* wants_content(similarity, blocks, dealt, batch) -> whether blocks should be balanced by content */
-static PyObject *wants_content(PyObject *self, PyObject *args)
+static PyObject *wants_content(PyObject *Py_UNUSED(self), PyObject *args)
 {
     double share;
     long long blocks, dealt, batch;
-    (void)self;
     if (!PyArg_ParseTuple(args, "dLLL", &share, &blocks, &dealt, &batch))
         return NULL;
     return PyBool_FromLong(cp_wants_content(share, blocks, dealt, batch));

@@ -3,6 +3,7 @@
 #include "plan/stream.h"
 
 #define STREAM "corgipile.stream"
+CP_CAPSULE(stream_of, STREAM)
 
 static void stream_destroy(PyObject *capsule)
 {
@@ -12,13 +13,12 @@ static void stream_destroy(PyObject *capsule)
 }
 
 /* stream_new(first, stop, key, *, ...) */
-static PyObject *stream_new(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *stream_new(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *names[] = {"", "", "", "reservoir", "window", "chunk", "ahead", "loops", "asked", NULL};
     long long first, stop, window, chunk, ahead, loops;
     unsigned long long key;
     int reservoir, asked = 0;
-    (void)self;
     if (!PyArg_ParseTupleAndKeywords(args, named, "LLK$pLLLLp", names, &first, &stop, &key, &reservoir, &window, &chunk,
                                      &ahead, &loops, &asked))
         return NULL;
@@ -39,68 +39,44 @@ static PyObject *stream_new(PyObject *self, PyObject *args, PyObject *named)
 }
 
 /* stream_next(stream, into, visit) -> (loaded, visited), or None at the end. */
-static PyObject *stream_next(PyObject *self, PyObject *args)
+static PyObject *stream_next(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *into_array, *visit_array;
-    Py_buffer into, visit;
+    CP_ARRAY(into, "into", 4, CP_WRITE);
+    CP_ARRAY(visit, "visit", 4, CP_WRITE);
     cp_stream *s;
-    int64_t loaded = -1, visits = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &into_array, &visit_array) ||
-        !(s = PyCapsule_GetPointer(capsule, STREAM)))
+    int64_t loaded, visits = 0;
+    if (!PyArg_ParseTuple(args, "O&O&O&", stream_of, &s, CP_HOLD(into), CP_HOLD(visit)))
         return NULL;
     if (s->step >= cp_stream_steps(s))
         Py_RETURN_NONE;
-    if (cp_buffer(into_array, &into, 4, 1, "into") < 0)
-        return NULL;
-    if (cp_buffer(visit_array, &visit, 4, 1, "visit") < 0) {
-        PyBuffer_Release(&into);
-        return NULL;
-    }
-    if (into.len / 4 < s->chunk || visit.len / 4 < 2 * s->chunk || visit.len / 4 < s->window)
-        PyErr_SetString(PyExc_ValueError, "into must have chunk, visit max(2 * chunk, window) entries");
-    else {
-        Py_BEGIN_ALLOW_THREADS
-        loaded = cp_stream_next(s, into.buf, visit.buf, &visits);
-        Py_END_ALLOW_THREADS
-    }
-    PyBuffer_Release(&into);
-    PyBuffer_Release(&visit);
-    return loaded < 0 ? NULL : Py_BuildValue("(LL)", (long long)loaded, (long long)visits);
+    if (into.count < s->chunk || visit.count < 2 * s->chunk || visit.count < s->window)
+        return PyErr_Format(PyExc_ValueError, "into must have chunk, visit max(2 * chunk, window) entries");
+    Py_BEGIN_ALLOW_THREADS
+    loaded = cp_stream_next(s, into.at, visit.at, &visits);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(LL)", (long long)loaded, (long long)visits);
 }
 
 /* stream_waiting(stream, rows int64[window], slots int32[window]) -> count: write the buffered rows. Works once, and
  * only for a stream created with `asked`. */
-static PyObject *stream_waiting(PyObject *self, PyObject *args)
+static PyObject *stream_waiting(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *row_array, *slot_array;
-    Py_buffer rows, slots;
+    CP_ARRAY(rows, "rows", 8, CP_WRITE);
+    CP_ARRAY(slots, "slots", 4, CP_WRITE);
     cp_stream *s;
-    int64_t count = -1;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &row_array, &slot_array) ||
-        !(s = PyCapsule_GetPointer(capsule, STREAM)) || cp_buffer(row_array, &rows, 8, 1, "rows") < 0)
+    if (!PyArg_ParseTuple(args, "O&O&O&", stream_of, &s, CP_HOLD(rows), CP_HOLD(slots)))
         return NULL;
-    if (cp_buffer(slot_array, &slots, 4, 1, "slots") < 0) {
-        PyBuffer_Release(&rows);
-        return NULL;
-    }
     if (!s->row_of)
-        PyErr_SetString(PyExc_ValueError, "buffered rows can be queried once, and only with `asked`");
-    else if (rows.len / 8 < s->filled || slots.len / 4 < s->filled)
-        PyErr_SetString(PyExc_ValueError, "rows and slots must have `window` entries");
-    else
-        for (count = 0; count < s->filled; count++) {
-            ((int32_t *)slots.buf)[count] = s->waiting[count];
-            ((int64_t *)rows.buf)[count] = s->row_of[s->waiting[count]];
-        }
-    if (count >= 0) {
-        free(s->row_of);
-        s->row_of = NULL;
+        return PyErr_Format(PyExc_ValueError, "buffered rows can be queried once, and only with `asked`");
+    if (rows.count < s->filled || slots.count < s->filled)
+        return PyErr_Format(PyExc_ValueError, "rows and slots must have `window` entries");
+    for (int64_t i = 0; i < s->filled; i++) {
+        ((int32_t *)slots.at)[i] = s->waiting[i];
+        ((int64_t *)rows.at)[i] = s->row_of[s->waiting[i]];
     }
-    PyBuffer_Release(&rows);
-    PyBuffer_Release(&slots);
-    return count < 0 ? NULL : PyLong_FromLongLong(count);
+    free(s->row_of);
+    s->row_of = NULL;
+    return PyLong_FromLongLong(s->filled);
 }
 
 PyMethodDef cp_stream_methods[] = {

@@ -2,54 +2,43 @@
 #include "bind.h"
 #include "sgd/sums.h"
 
-/* Get a sum from bytes that the caller owns. */
-static int sum_of(PyObject *object, Py_buffer *view)
+/* Take a sum, bytes that the caller owns; a converter for "O&". */
+static int take_sum(PyObject *object, void *sum)
 {
-    if (cp_buffer(object, view, 1, 1, "sum") < 0)
-        return -1;
-    if (view->len == sizeof(cp_sum))
+    const cp_array *a = sum;
+    if (!cp_hold(object, sum))
         return 0;
-    PyErr_Format(PyExc_ValueError, "a sum must have %zu bytes, got %zd", sizeof(cp_sum), view->len);
-    PyBuffer_Release(view);
-    return -1;
+    if (a->bytes != sizeof(cp_sum))
+        PyErr_Format(PyExc_ValueError, "a sum must have %zu bytes, got %lld", sizeof(cp_sum), (long long)a->bytes);
+    return a->bytes == sizeof(cp_sum);
 }
 
 /* sum_add(sum bytearray[SUM_BYTES], values float64) */
-static PyObject *sum_add(PyObject *self, PyObject *args)
+static PyObject *sum_add(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object, *array;
-    Py_buffer state, values;
+    CP_ARRAY(state, "sum", 1, CP_WRITE);
+    CP_ARRAY(values, "values", 8);
     cp_sum sum;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OO", &object, &array) || sum_of(object, &state) < 0)
+    if (!PyArg_ParseTuple(args, "O&O&", take_sum, &state, CP_HOLD(values)))
         return NULL;
-    if (cp_buffer(array, &values, sizeof(double), 0, "values") < 0) {
-        PyBuffer_Release(&state);
-        return NULL;
-    }
-    memcpy(&sum, state.buf, sizeof sum);
+    memcpy(&sum, state.at, sizeof sum);
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < values.len / (Py_ssize_t)sizeof(double); i++)
-        cp_sum_add(&sum, ((const double *)values.buf)[i]);
+    for (int64_t i = 0; i < values.count; i++)
+        cp_sum_add(&sum, ((const double *)values.at)[i]);
     cp_sum_carry(&sum);
     Py_END_ALLOW_THREADS
-    memcpy(state.buf, &sum, sizeof sum);
-    PyBuffer_Release(&values);
-    PyBuffer_Release(&state);
+    memcpy(state.at, &sum, sizeof sum);
     Py_RETURN_NONE;
 }
 
 /* sum_value(sum bytearray[SUM_BYTES]) -> the sum, rounded once */
-static PyObject *sum_value(PyObject *self, PyObject *args)
+static PyObject *sum_value(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object;
-    Py_buffer state;
+    CP_ARRAY(state, "sum", 1, CP_WRITE);
     cp_sum sum;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O", &object) || sum_of(object, &state) < 0)
+    if (!PyArg_ParseTuple(args, "O&", take_sum, &state))
         return NULL;
-    memcpy(&sum, state.buf, sizeof sum);
-    PyBuffer_Release(&state);
+    memcpy(&sum, state.at, sizeof sum);
     return PyFloat_FromDouble(cp_sum_value(sum));
 }
 

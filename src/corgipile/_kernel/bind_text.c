@@ -4,112 +4,67 @@
 #include "formats/nesting.h"
 #include "formats/svmlight.h"
 
-enum { STARTS, LABELS, ENDS, INDICES, VALUES, ARRAYS };
-
-static const char *const names[ARRAYS] = {"starts", "labels", "ends", "indices", "values"};
-static const Py_ssize_t sizes[ARRAYS] = {8, 8, 4, 4, 4};
-
-/* Get the arrays that are not None; `room` gets the smallest number of elements of row arrays (0) and of entry arrays
- * (1). */
-static int get_arrays(PyObject **objects, Py_buffer *views, int64_t *room)
+/* Return the smallest number of elements of two arrays, of those that are not None. */
+static int64_t smallest(const cp_array *a, const cp_array *b)
 {
-    room[0] = room[1] = INT32_MAX;
-    for (int i = 0; i < ARRAYS; i++) {
-        if (objects[i] == Py_None)
-            continue;
-        if (cp_buffer(objects[i], &views[i], sizes[i], 1, names[i]) < 0)
-            return -1;
-        int64_t elements = views[i].len / sizes[i];
-        int64_t *least = &room[i >= INDICES];
-        *least = elements < *least ? elements : *least;
-    }
-    if (objects[LABELS] == Py_None || (objects[INDICES] == Py_None) != (objects[VALUES] == Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "labels must not be None, and indices and values must come together");
-        return -1;
-    }
-    return 0;
+    int64_t least = a->view.obj && a->count < INT32_MAX ? a->count : INT32_MAX;
+    return b->view.obj && b->count < least ? b->count : least;
 }
 
 /* svmlight_parse(text, labels, *, final=True, base=0, starts=None, ends=None, indices=None, values=None) */
-static PyObject *svmlight_parse(PyObject *self, PyObject *args, PyObject *named)
+static PyObject *svmlight_parse(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
 {
     static char *words[] = {"", "", "final", "base", "starts", "ends", "indices", "values", NULL};
-    PyObject *source, *objects[ARRAYS], *result = NULL;
-    Py_buffer text = {0}, views[ARRAYS] = {{0}};
-    int64_t room[2];
+    CP_ARRAY(text, "text", 1);
+    CP_ARRAY(labels, "labels", 8, CP_WRITE, 1);
+    CP_ARRAY(starts, "starts", 8, CP_WRITE, 1);
+    CP_ARRAY(ends, "ends", 4, CP_WRITE, 1);
+    CP_ARRAY(indices, "indices", 4, CP_WRITE, 1);
+    CP_ARRAY(values, "values", 4, CP_WRITE, 1);
     int final = 1, base = 0;
-    cp_svm s = {0};
-    (void)self;
-    for (int i = 0; i < ARRAYS; i++)
-        objects[i] = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, named, "OO|$piOOOO", words, &source, &objects[LABELS], &final, &base,
-                                     &objects[STARTS], &objects[ENDS], &objects[INDICES], &objects[VALUES]))
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&|$piO&O&O&O&", words, CP_HOLD(text), CP_HOLD(labels), &final,
+                                     &base, CP_HOLD(starts), CP_HOLD(ends), CP_HOLD(indices), CP_HOLD(values)))
         return NULL;
-    if (cp_buffer(source, &text, 1, 0, "text") < 0)
-        return NULL;
-    if (get_arrays(objects, views, room) == 0) {
-        s.rows_max = room[0];
-        s.entries_max = room[1];
-        s.starts = views[STARTS].buf;
-        s.labels = views[LABELS].buf;
-        s.ends = views[ENDS].buf;
-        s.indices = views[INDICES].buf;
-        s.values = views[VALUES].buf;
-        s.base = base;
-        Py_BEGIN_ALLOW_THREADS
-        cp_svm_parse(&s, text.buf, text.len, final);
-        Py_END_ALLOW_THREADS
-        result = Py_BuildValue("LLLLLLLiLL", (long long)s.consumed, (long long)s.rows, (long long)s.entries,
-                               (long long)s.lines, (long long)s.largest, (long long)s.zero_line,
-                               (long long)s.zero_column, s.code, (long long)s.line, (long long)s.column);
-    }
-    for (int i = 0; i < ARRAYS; i++)
-        if (views[i].obj)
-            PyBuffer_Release(&views[i]);
-    PyBuffer_Release(&text);
-    return result;
+    if (!labels.view.obj || !indices.view.obj != !values.view.obj)
+        return PyErr_Format(PyExc_TypeError, "labels must not be None, and indices and values must come together");
+    cp_svm s = {.starts = starts.at, .labels = labels.at, .ends = ends.at, .indices = indices.at, .values = values.at,
+                .base = base, .entries_max = smallest(&indices, &values)};
+    s.rows_max = smallest(&labels, &starts);
+    s.rows_max = ends.view.obj && ends.count < s.rows_max ? ends.count : s.rows_max;
+    Py_BEGIN_ALLOW_THREADS
+    cp_svm_parse(&s, text.at, text.bytes, final);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("LLLLLLLiLL", (long long)s.consumed, (long long)s.rows, (long long)s.entries,
+                         (long long)s.lines, (long long)s.largest, (long long)s.zero_line, (long long)s.zero_column,
+                         s.code, (long long)s.line, (long long)s.column);
 }
 
-static PyObject *lines_scan(PyObject *self, PyObject *args)
+static PyObject *lines_scan(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *source, *places, *result = NULL;
-    Py_buffer text = {0}, starts = {0};
+    CP_ARRAY(text, "text", 1);
+    CP_ARRAY(starts, "starts", 8, CP_WRITE);
     int final, mark, quote;
     long long fields;
-    cp_lines s = {0};
-    (void)self;
-    if (!PyArg_ParseTuple(args, "OpiiLO", &source, &final, &mark, &quote, &fields, &places))
+    if (!PyArg_ParseTuple(args, "O&piiLO&", CP_HOLD(text), &final, &mark, &quote, &fields, CP_HOLD(starts)))
         return NULL;
-    if (cp_buffer(source, &text, 1, 0, "text") < 0)
-        return NULL;
-    if (cp_buffer(places, &starts, 8, 1, "starts") == 0) {
-        s.mark = (char)mark;
-        s.quote = (char)quote;
-        s.rows_max = starts.len / 8;
-        s.starts = starts.buf;
-        s.fields = fields;
-        Py_BEGIN_ALLOW_THREADS
-        cp_lines_scan(&s, text.buf, text.len, final);
-        Py_END_ALLOW_THREADS
-        result = Py_BuildValue("LLLiLL", (long long)s.consumed, (long long)s.rows, (long long)s.fields, s.code,
-                               (long long)s.at, (long long)s.got);
-        PyBuffer_Release(&starts);
-    }
-    PyBuffer_Release(&text);
-    return result;
+    cp_lines s = {.mark = (char)mark, .quote = (char)quote, .rows_max = starts.count, .starts = starts.at,
+                  .fields = fields};
+    Py_BEGIN_ALLOW_THREADS
+    cp_lines_scan(&s, text.at, text.bytes, final);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("LLLiLL", (long long)s.consumed, (long long)s.rows, (long long)s.fields, s.code,
+                         (long long)s.at, (long long)s.got);
 }
 
-static PyObject *json_depth(PyObject *self, PyObject *source)
+static PyObject *json_depth(PyObject *Py_UNUSED(self), PyObject *source)
 {
-    Py_buffer text = {0};
+    CP_ARRAY(text, "text", 1);
     int64_t depth;
-    (void)self;
-    if (cp_buffer(source, &text, 1, 0, "text") < 0)
+    if (!cp_hold(source, &text))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    depth = cp_nesting(text.buf, text.len);
+    depth = cp_nesting(text.at, text.bytes);
     Py_END_ALLOW_THREADS
-    PyBuffer_Release(&text);
     return PyLong_FromLongLong(depth);
 }
 

@@ -14,28 +14,56 @@ int cp_buffer(PyObject *object, Py_buffer *view, Py_ssize_t item, int writable, 
     return 0;
 }
 
+int cp_hold(PyObject *object, void *array)
+{
+    cp_array *a = array;
+    if (a->optional && object == Py_None)
+        return 1;
+    if (cp_buffer(object, &a->view, a->item, a->writable, a->name) < 0)
+        return 0;
+    a->at = a->view.buf;
+    a->bytes = a->view.len;
+    a->count = a->view.itemsize ? a->view.len / a->view.itemsize : 0;
+    return 1;
+}
+
+void cp_release(cp_array *array)
+{
+    PyBuffer_Release(&array->view); /* does nothing if it is zeroed */
+}
+
+int cp_buffers(PyObject **objects, Py_buffer *views, int count, const Py_ssize_t *items, int first_writable,
+               const char *const *names)
+{
+    for (int i = 0; i < count; i++)
+        if (cp_buffer(objects[i], &views[i], items[i], i >= first_writable, names[i]) < 0) {
+            while (i-- > 0)
+                PyBuffer_Release(&views[i]);
+            return -1;
+        }
+    return 0;
+}
+
+int cp_uncapsule(PyObject *capsule, void *to, const char *name)
+{
+    void *pointer = PyCapsule_GetPointer(capsule, name);
+    memcpy(to, &pointer, sizeof pointer);
+    return pointer != NULL;
+}
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    "corgipile._kernel",
-    "Bindings of the C kernel; see kernel/*.h.",
-    -1,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
+    .m_name = "corgipile._kernel",
+    .m_doc = "Bindings of the C kernel; see kernel/*.h.",
+    .m_size = -1,
 };
 
 PyMODINIT_FUNC PyInit__kernel(void)
 {
-    PyMethodDef *tables[] = {cp_plan_methods, cp_stream_methods, cp_rows_methods, cp_picks_methods, cp_records_methods,
-                             cp_run_methods,  cp_sgd_methods,    cp_text_methods, cp_memory_methods,
-                             cp_sketch_methods, cp_losses_methods, cp_expand_methods, cp_sums_methods,
-                             cp_moments_methods, cp_fields_methods, cp_visits_methods, cp_dual_methods,
-                             cp_lanes_methods, cp_groups_methods, cp_hashed_methods, cp_lists_methods,
-                             cp_aside_methods, cp_permute_methods};
+#define TABLE(name) cp_##name##_methods,
+    PyMethodDef *tables[] = {CP_TABLES(TABLE)};
     const cp_constant *constants[] = {cp_plan_constants, cp_memory_constants, cp_sums_constants, cp_moments_constants,
-                                      cp_hashed_constants};
+                                      cp_hashed_constants, cp_losses_constants};
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < sizeof tables / sizeof *tables; i++)
         if (PyModule_AddFunctions(module, tables[i]) < 0)
@@ -44,7 +72,7 @@ PyMODINIT_FUNC PyInit__kernel(void)
         for (const cp_constant *c = constants[i]; module && c->name; c++)
             if (PyModule_AddIntConstant(module, c->name, c->value) < 0)
                 Py_CLEAR(module);
-    if (module && cp_losses_constants(module) < 0)
+    if (module && cp_add_losses(module) < 0)
         Py_CLEAR(module);
     return module;
 }

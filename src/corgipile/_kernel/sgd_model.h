@@ -1,6 +1,5 @@
 /* A linear model as the bindings of kernel/sgd hold it. */
-#ifndef CP_SGD_MODEL_H
-#define CP_SGD_MODEL_H
+#pragma once
 
 #include "bind.h"
 #include "sgd/sgd.h"
@@ -21,4 +20,9 @@ static inline model_object *model_of(PyObject *capsule)
     return m;
 }
 
-#endif
+static inline int model_take(PyObject *capsule, void *model)
+{
+    model_object *m = model_of(capsule);
+    memcpy(model, &m, sizeof m);
+    return m != NULL;
+}

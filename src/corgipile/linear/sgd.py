@@ -237,9 +237,7 @@ class SGD:
 
     def _learn(self, step: Step, visit: SlotArray) -> tuple[int, int]:
         features, labels, weights = step.for_kernel()
-        if isinstance(step.rows, Sparse):
-            return _kernel.sgd_sparse(self._state, *step.rows[:3], *labels, visit, *weights)
-        return _kernel.sgd_dense(self._state, features, *labels, visit, *weights)
+        return _kernel.sgd_learn(self._state, features, *labels, visit, *weights)
 
     def _refused_in(self, step: Step, status: int, place: int) -> CorgiPileError:
         """Return the error for a visit that the kernel refused."""
@@ -360,9 +358,7 @@ class SGD:
         return out
 
     def _decide(self, rows: FloatArray | Sparse, visit: SlotArray, out: FloatArray) -> int:
-        if isinstance(rows, Sparse):
-            return _kernel.sgd_decide_sparse(self._state, *rows[:3], visit, out)
-        return _kernel.sgd_decide(self._state, rows, visit, out)
+        return _kernel.sgd_decide(self._state, rows[:3] if isinstance(rows, Sparse) else rows, visit, out)
 
     def _check_score(self, rows: FloatArray | Sparse, one: SlotArray, locate: Callable[[], str]) -> None:
         """Raise the error of a row without a finite score: a bad feature, or overflow."""
