@@ -1,4 +1,4 @@
-/* Binds gathering in a thread: kernel/io/async_gather.h. */
+/* Binds gathering, at once or in a thread: kernel/io/gather.h and kernel/io/async_gather.h. */
 #define _GNU_SOURCE
 #include "bind.h"
 #include "io/async_gather.h"
@@ -123,7 +123,70 @@ static PyObject *aside_wait(PyObject *self, PyObject *args)
     return PyLong_FromLongLong((long long)completed);
 }
 
+#define GATHER_COLUMNS 64 /* columns whose arrays are held at a time */
+
+/* Gather columns `first` to `first + count` of tuples of arrays, without the interpreter; returns -1 on an error. */
+static int gather_columns(PyObject *to, PyObject *from, const int64_t *bytes, Py_ssize_t first, int count, int64_t at,
+                          const Py_buffer *index)
+{
+    Py_buffer out[GATHER_COLUMNS], in[GATHER_COLUMNS];
+    int outs = 0, ins = 0, fits = 1;
+    int64_t rows = index->len / 4, checked = -1;
+    while (outs < count && cp_buffer(PyTuple_GetItem(to, first + outs), &out[outs], 0, 1, "to") == 0)
+        outs++;
+    while (outs == count && ins < count && cp_buffer(PyTuple_GetItem(from, first + ins), &in[ins], 0, 0, "from") == 0)
+        ins++;
+    Py_BEGIN_ALLOW_THREADS
+    for (int i = 0; ins == count && fits && i < count; i++) {
+        int64_t row = bytes[first + i], slots = row > 0 ? in[i].len / row : 0;
+        fits = row > 0 && at >= 0 && at <= out[i].len / row && rows <= out[i].len / row - at &&
+               (slots == checked || cp_slots_ok(index->buf, rows, slots, 0));
+        checked = slots;
+        if (fits)
+            cp_gather((char *)out[i].buf + at * row, in[i].buf, row, index->buf, rows);
+    }
+    Py_END_ALLOW_THREADS
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
+    fits = fits && ins == count;
+    while (outs)
+        PyBuffer_Release(&out[--outs]);
+    while (ins)
+        PyBuffer_Release(&in[--ins]);
+    return fits ? 0 : -1;
+}
+
+/* gather(to, from, row_bytes, index, at): to[c][at + i] = from[c][index[i]] for each column c of tuples of arrays */
+static PyObject *gather(PyObject *self, PyObject *args)
+{
+    PyObject *to, *from, *bytes_array, *index_array;
+    Py_buffer bytes, index;
+    long long at;
+    int failed = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!O!OOL", &PyTuple_Type, &to, &PyTuple_Type, &from, &bytes_array, &index_array, &at) ||
+        cp_buffer(bytes_array, &bytes, 8, 0, "row_bytes") < 0)
+        return NULL;
+    if (cp_buffer(index_array, &index, 4, 0, "index") < 0) {
+        PyBuffer_Release(&bytes);
+        return NULL;
+    }
+    Py_ssize_t columns = bytes.len / 8;
+    if ((failed = PyTuple_Size(to) != columns || PyTuple_Size(from) != columns))
+        PyErr_SetString(PyExc_ValueError, "`to`, `from` and `row_bytes` must have one entry for each column");
+    for (Py_ssize_t c = 0; !failed && c < columns; c += GATHER_COLUMNS) {
+        int count = columns - c < GATHER_COLUMNS ? (int)(columns - c) : GATHER_COLUMNS;
+        failed = gather_columns(to, from, bytes.buf, c, count, at, &index) < 0;
+    }
+    PyBuffer_Release(&index);
+    PyBuffer_Release(&bytes);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cp_aside_methods[] = {
+    {"gather", gather, METH_VARARGS, "Collect rows of fixed-width columns by index."},
     {"aside_new", aside_new, METH_NOARGS, "Create a gatherer with its own thread."},
     {"aside_gather", aside_gather, METH_VARARGS, "Request rows to be gathered."},
     {"aside_wait", aside_wait, METH_VARARGS, "Wait for requested rows."},

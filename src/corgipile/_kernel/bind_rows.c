@@ -220,68 +220,6 @@ static PyObject *reader_bytes(PyObject *self, PyObject *capsule)
     return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.bytes)) : NULL;
 }
 
-#define GATHER_COLUMNS 64 /* columns whose arrays are held at a time */
-
-/* Gather columns `first` to `first + count` of tuples of arrays, without the interpreter; returns -1 on an error. */
-static int gather_columns(PyObject *to, PyObject *from, const int64_t *bytes, Py_ssize_t first, int count, int64_t at,
-                          const Py_buffer *index)
-{
-    Py_buffer out[GATHER_COLUMNS], in[GATHER_COLUMNS];
-    int outs = 0, ins = 0, fits = 1;
-    int64_t rows = index->len / 4, checked = -1;
-    while (outs < count && cp_buffer(PyTuple_GetItem(to, first + outs), &out[outs], 0, 1, "to") == 0)
-        outs++;
-    while (outs == count && ins < count && cp_buffer(PyTuple_GetItem(from, first + ins), &in[ins], 0, 0, "from") == 0)
-        ins++;
-    Py_BEGIN_ALLOW_THREADS
-    for (int i = 0; ins == count && fits && i < count; i++) {
-        int64_t row = bytes[first + i], slots = row > 0 ? in[i].len / row : 0;
-        fits = row > 0 && at >= 0 && at <= out[i].len / row && rows <= out[i].len / row - at &&
-               (slots == checked || cp_slots_ok(index->buf, rows, slots, 0));
-        checked = slots;
-        if (fits)
-            cp_gather((char *)out[i].buf + at * row, in[i].buf, row, index->buf, rows);
-    }
-    Py_END_ALLOW_THREADS
-    if (!fits)
-        PyErr_SetString(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
-    fits = fits && ins == count;
-    while (outs)
-        PyBuffer_Release(&out[--outs]);
-    while (ins)
-        PyBuffer_Release(&in[--ins]);
-    return fits ? 0 : -1;
-}
-
-/* gather(to, from, row_bytes, index, at): to[c][at + i] = from[c][index[i]] for each column c of tuples of arrays */
-static PyObject *gather(PyObject *self, PyObject *args)
-{
-    PyObject *to, *from, *bytes_array, *index_array;
-    Py_buffer bytes, index;
-    long long at;
-    int failed = 0;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O!O!OOL", &PyTuple_Type, &to, &PyTuple_Type, &from, &bytes_array, &index_array, &at) ||
-        cp_buffer(bytes_array, &bytes, 8, 0, "row_bytes") < 0)
-        return NULL;
-    if (cp_buffer(index_array, &index, 4, 0, "index") < 0) {
-        PyBuffer_Release(&bytes);
-        return NULL;
-    }
-    Py_ssize_t columns = bytes.len / 8;
-    if ((failed = PyTuple_Size(to) != columns || PyTuple_Size(from) != columns))
-        PyErr_SetString(PyExc_ValueError, "`to`, `from` and `row_bytes` must have one entry for each column");
-    for (Py_ssize_t c = 0; !failed && c < columns; c += GATHER_COLUMNS) {
-        int count = columns - c < GATHER_COLUMNS ? (int)(columns - c) : GATHER_COLUMNS;
-        failed = gather_columns(to, from, bytes.buf, c, count, at, &index) < 0;
-    }
-    PyBuffer_Release(&index);
-    PyBuffer_Release(&bytes);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
-}
-
 /* scatter(to, from, into, *, at, stride, items, from_type, to_type): to[into[i]] = from[i], cast if the types differ;
  * -1 skips */
 static PyObject *scatter(PyObject *self, PyObject *args, PyObject *named)
@@ -416,7 +354,6 @@ static PyObject *gather_objects(PyObject *self, PyObject *args)
 }
 
 PyMethodDef cp_rows_methods[] = {
-    {"gather", gather, METH_VARARGS, "Collect rows of fixed-width columns by index."},
     {"gather_objects", gather_objects, METH_VARARGS, "Return a bytes or str object per row, by index."},
     {"gather_ragged", gather_ragged, METH_VARARGS, "Concatenate rows of varying length by index."},
     {"reader_bytes", reader_bytes, METH_O, "Return the bytes requested so far."},
