@@ -87,3 +87,17 @@ def test_a_file_system_that_takes_no_files_is_an_error(tmp_path):
         pass
     assert len(set(tries)) == len(tries) > 1
     assert not [*tmp_path.iterdir()]
+
+
+def test_many_new_files_in_one_folder_list_it_seldom(tmp_path, monkeypatch):
+    listed, real = [], scratch.sweep
+    monkeypatch.setattr(scratch, "sweep", lambda place: listed.append(len(list(place.iterdir()))) or real(place))
+    for number in range(1000):
+        with scratch.temporary(tmp_path / "index") as path:
+            path.rename(tmp_path / str(number))
+    assert sum(listed) <= 1000 * (scratch.SWEEP_SHARE + 8)
+    (leftover := tmp_path / scratch.name_for("old", "part")).touch()
+    for _ in range(1000 // scratch.SWEEP_SHARE + 1):
+        with scratch.temporary(tmp_path / "index"):
+            pass
+    assert not leftover.exists()

@@ -44,11 +44,13 @@ class Kind(NamedTuple):
         name: Its name in messages, such as "model".
         owns: Returns whether corgipile certainly wrote a file.
         follow: Whether a symbolic link's target is written instead of the link.
+        lasting: Whether the file is flushed to the device; others need a checksum, since a crash may damage them.
     """
 
     name: str
     owns: Callable[[Path], bool]
     follow: bool = True
+    lasting: bool = True
 
 
 @contextlib.contextmanager
@@ -82,9 +84,11 @@ def replacing(path: PathLike, kind: Kind, *, overwrite: bool = False, of: PathLi
         if not overwrite:
             _check_kind(goal, kind)  # the file may have appeared meanwhile
         keep_rights(temporary, goal, of)
-        flush(temporary)
+        if kind.lasting:
+            flush(temporary)
         temporary.replace(goal)
-        flush(goal.parent)
+        if kind.lasting:
+            flush(goal.parent)
 
 
 def keep_rights(new: Path, old: PathLike, of: PathLike | None = None) -> None:

@@ -22,6 +22,8 @@ __all__ = ["clean", "folder", "name_for", "note", "sweep", "temporary"]
 _OURS = re.compile(r"\..*\.corgipile-[0-9a-f]{12}\.(part|room)")
 TRIES = 100  # names to try; a sweep may remove a file before it is locked
 _MAX_NAME = 200  # bytes of a name; file systems allow 255
+SWEEP_SHARE = 64  # a folder of n names is swept once every n / 64 new files, so that many files take linear time
+_until_sweep: dict[Path, int] = {}  # new files in a folder before it is swept again
 _noted: dict[Path, tuple[int, Callable[[Path], object]]] = {}  # process (forks inherit entries), and remove function
 
 
@@ -114,15 +116,19 @@ def sweep(place: Path) -> list[str]:
         (1, ['a.part'])
     """
     with contextlib.suppress(OSError), os.scandir(place) as entries:
-        names = [entry.name for entry in entries if _OURS.fullmatch(entry.name)]
-        return [name for name in names if _remove_leftover(place / name)]
+        names = [entry.name for entry in entries]
+        _until_sweep[place] = len(names) // SWEEP_SHARE
+        ours = [name for name in names if name[0] == "." and _OURS.fullmatch(name)]
+        return [name for name in ours if _remove_leftover(place / name)]
     return []
 
 
 @contextlib.contextmanager
 def _locked_path(parent: Path, name: str, ending: str, make: Callable[[Path], int]) -> Iterator[Path]:
     """Yield what ``make`` creates and opens under a new name, locked until the end of the block."""
-    sweep(parent)
+    _until_sweep[parent] = _until_sweep.get(parent, 0) - 1
+    if _until_sweep[parent] < 0:
+        sweep(parent)
     path, lock, left = parent, -1, TRIES
     try:
         while lock < 0:

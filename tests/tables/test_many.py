@@ -1,5 +1,6 @@
 """Work is linear in the columns and files of a table, measured in calls, not seconds."""
 
+import os
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.tables.arrow.metadata import BatchMetadata
+from corgipile.tables.io import remote
 
 ROWS, MOST = 60, 2.2
 
@@ -153,3 +155,44 @@ def test_a_record_batch_is_described_once_for_all_columns(tmp_path, monkeypatch)
         assert taken.column("label").to_pylist() == [1, 0, 1]
         counts.append(sum(asked))
     assert counts == [2, 2]
+
+
+def written(folder, files):
+    folder.mkdir()
+    for number in range(files):
+        rows = pa.table({"x": np.arange(4.0) + number, "label": [0, 1, 0, 1]})
+        with pa.ipc.new_file(folder / f"{number:03}.arrow", rows.schema) as writer:
+            writer.write_table(rows)
+    return folder
+
+
+def test_a_single_record_batch_is_described_by_one_read(tmp_path, monkeypatch):
+    reads, real = [], BatchMetadata._fetch
+    monkeypatch.setattr(BatchMetadata, "_fetch", lambda self, some: reads.append(len(some)) or real(self, some))
+    table = cp.open(written(tmp_path / "a", 30))
+    assert table.layout(["x"]) is not None
+    assert table.layout(["x", "label"]) is not None
+    assert reads == [1] * 30
+
+
+def test_a_loader_looks_for_remote_files_once(tmp_path, monkeypatch):
+    looks, real = [], remote.files_read
+    monkeypatch.setattr(remote, "files_read", lambda table: looks.append(table) or real(table))
+    rows = [row for batch in cp.Loader(cp.open(written(tmp_path / "a", 30))) for row in batch["x"].tolist()]
+    assert sorted(rows) == sorted(start + x for start in range(30) for x in range(4))
+    assert len(looks) == len({id(table) for table in looks}) <= 2
+
+
+def test_indexes_of_many_files_are_not_flushed_one_by_one(tmp_path, monkeypatch):
+    flushed, real = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append(file) or real(file))
+    for number in range(20):
+        (tmp_path / f"{number:02}.csv").write_text(f"x,label\n{number},1\n{number},0\n")
+    table = cp.open(tmp_path)
+    rows = table.read(0, 40)
+    assert rows.column("x").to_pylist() == [x for x in range(20) for _ in range(2)]
+    assert not flushed
+    assert len(list(tmp_path.glob("*.corgipile-index.arrow"))) == 20
+    (broken := next(iter(tmp_path.glob("*.corgipile-index.arrow")))).write_bytes(b"\0" * 100)  # cut short by a crash
+    assert cp.open(tmp_path).read(0, 40).equals(rows)
+    assert broken.stat().st_size > 100

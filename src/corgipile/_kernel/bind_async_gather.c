@@ -1,4 +1,4 @@
-/* Binds gathering in a thread: kernel/io/async_gather.h. */
+/* Binds gathering, at once or in a thread: kernel/io/gather.h and kernel/io/async_gather.h. */
 #include "bind.h"
 #include "io/async_gather.h"
 #include "objects.h"
@@ -113,7 +113,61 @@ static PyObject *aside_wait(PyObject *Py_UNUSED(self), PyObject *args)
     return PyLong_FromLongLong((long long)completed);
 }
 
+#define GATHER_COLUMNS 64 /* columns whose arrays are held at a time */
+
+/* Gather columns `first` to `first + count` of tuples of arrays, without the interpreter; returns -1 on an error. */
+static int gather_columns(PyObject *to, PyObject *from, const int64_t *bytes, Py_ssize_t first, int count, int64_t at,
+                          const cp_array *index)
+{
+    Py_buffer out[GATHER_COLUMNS], in[GATHER_COLUMNS];
+    int outs = 0, ins = 0, fits = 1;
+    int64_t rows = index->count, checked = -1;
+    while (outs < count && cp_buffer(PyTuple_GetItem(to, first + outs), &out[outs], 0, 1, "to") == 0)
+        outs++;
+    while (outs == count && ins < count && cp_buffer(PyTuple_GetItem(from, first + ins), &in[ins], 0, 0, "from") == 0)
+        ins++;
+    Py_BEGIN_ALLOW_THREADS
+    for (int i = 0; ins == count && fits && i < count; i++) {
+        int64_t row = bytes[first + i], slots = row > 0 ? in[i].len / row : 0;
+        fits = row > 0 && at >= 0 && at <= out[i].len / row && rows <= out[i].len / row - at &&
+               (slots == checked || cp_slots_ok(index->at, rows, slots, 0));
+        checked = slots;
+        if (fits)
+            cp_gather((char *)out[i].buf + at * row, in[i].buf, row, index->at, rows);
+    }
+    Py_END_ALLOW_THREADS
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
+    fits = fits && ins == count;
+    while (outs)
+        PyBuffer_Release(&out[--outs]);
+    while (ins)
+        PyBuffer_Release(&in[--ins]);
+    return fits ? 0 : -1;
+}
+
+/* gather(to, from, row_bytes, index, at): to[c][at + i] = from[c][index[i]] for each column c of tuples of arrays */
+static PyObject *gather(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *to, *from;
+    CP_ARRAY(bytes, "row_bytes", 8);
+    CP_ARRAY(index, "index", 4);
+    long long at;
+    if (!PyArg_ParseTuple(args, "O!O!O&O&L", &PyTuple_Type, &to, &PyTuple_Type, &from, CP_HOLD(bytes), CP_HOLD(index),
+                          &at))
+        return NULL;
+    if (PyTuple_Size(to) != bytes.count || PyTuple_Size(from) != bytes.count)
+        return PyErr_Format(PyExc_ValueError, "`to`, `from` and `row_bytes` must have one entry for each column");
+    for (Py_ssize_t c = 0; c < bytes.count; c += GATHER_COLUMNS) {
+        int count = bytes.count - c < GATHER_COLUMNS ? (int)(bytes.count - c) : GATHER_COLUMNS;
+        if (gather_columns(to, from, bytes.at, c, count, at, &index) < 0)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 PyMethodDef cp_aside_methods[] = {
+    {"gather", gather, METH_VARARGS, "Collect rows of fixed-width columns by index."},
     {"aside_new", aside_new, METH_NOARGS, "Create a gatherer with its own thread."},
     {"aside_gather", aside_gather, METH_VARARGS, "Request rows to be gathered."},
     {"aside_wait", aside_wait, METH_VARARGS, "Wait for requested rows."},

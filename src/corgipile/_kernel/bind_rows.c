@@ -201,26 +201,6 @@ static PyObject *reader_bytes(PyObject *Py_UNUSED(self), PyObject *capsule)
     return r ? PyLong_FromLongLong(atomic_load(&r->reader.read.bytes)) : NULL;
 }
 
-/* gather(to, from, row_bytes, index): to[i] = from[index[i]] */
-static PyObject *gather(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    CP_ARRAY(to, "to", 0, CP_WRITE);
-    CP_ARRAY(from, "from");
-    CP_ARRAY(index, "index", 4);
-    long long bytes;
-    int fits = 0;
-    if (!PyArg_ParseTuple(args, "O&O&LO&", CP_HOLD(to), CP_HOLD(from), &bytes, CP_HOLD(index)))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    fits = bytes > 0 && index.count * bytes <= to.bytes && cp_slots_ok(index.at, index.count, from.bytes / bytes, 0);
-    if (fits)
-        cp_gather(to.at, from.at, bytes, index.at, index.count);
-    Py_END_ALLOW_THREADS
-    if (!fits)
-        return PyErr_Format(PyExc_ValueError, "index must lie within `from`, and its rows must fit `to`");
-    Py_RETURN_NONE;
-}
-
 /* scatter(to, from, into, *, at, stride, items, from_type, to_type): to[into[i]] = from[i], cast if the types differ;
  * -1 skips */
 static PyObject *scatter(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
@@ -324,7 +304,6 @@ static PyObject *gather_objects(PyObject *Py_UNUSED(self), PyObject *args)
 }
 
 PyMethodDef cp_rows_methods[] = {
-    {"gather", gather, METH_VARARGS, "Collect fixed-width rows by index."},
     {"gather_objects", gather_objects, METH_VARARGS, "Return a bytes or str object per row, by index."},
     {"gather_ragged", gather_ragged, METH_VARARGS, "Concatenate rows of varying length by index."},
     {"reader_bytes", reader_bytes, METH_O, "Return the bytes requested so far."},

@@ -34,7 +34,8 @@ class ArrayPool:
     """
 
     def __init__(self, limit: int, make: Make = np.empty) -> None:
-        self._limit, self._make, self._arrays = limit, make, list[npt.NDArray[Any]]()
+        self._limit, self._make = limit, make
+        self._arrays: list[npt.NDArray[Any]] = []
 
     def array(self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """Return an array of this many rows that no other caller holds; its values are undefined."""

@@ -1,10 +1,7 @@
 """Gathering of buffered rows ahead of their use, in a kernel thread."""
 
-import numpy as np
-import numpy.typing as npt
-
 from corgipile import _kernel
-from corgipile.loader.buffer import Buffer, SlotArray
+from corgipile.loader.buffer import Arrays, Buffer, SlotArray
 
 __all__ = ["AsyncGather"]
 
@@ -19,11 +16,12 @@ class AsyncGather:
         last_request: Number of the last request, from 1; 0 before the first.
 
     Example:
+        >>> import numpy as np
         >>> from corgipile.loader.buffer import Field
         >>> buffer = Buffer(3, [Field("x", ["x"], np.dtype("i4"), ())], {})
         >>> buffer.dense("x")[:] = [5, 6, 7]
         >>> ahead, out = AsyncGather(buffer), np.empty(2, "i4")
-        >>> ahead.gather("x", np.array([2, 0], "i4"), out)
+        >>> ahead.gather(np.array([2, 0], "i4"), (out,), 0)
         >>> ahead.wait(ahead.last_request), out.tolist(), ahead.idle
         (None, [7, 5], True)
     """
@@ -31,10 +29,11 @@ class AsyncGather:
     def __init__(self, buffer: Buffer) -> None:
         self._buffer, self._copies, self.last_request = buffer, _kernel.aside_new(), 0
 
-    def gather(self, name: str, visit: SlotArray, out: npt.NDArray[np.generic]) -> None:
-        """Request a column's rows in these slots; ``out`` holds them once `wait` returns."""
-        rows, row_bytes = self._buffer.dense(name), self._buffer.fields[name].row_bytes
-        self.last_request = _kernel.aside_gather(self._copies, out, rows, row_bytes, visit)
+    def gather(self, visit: SlotArray, out: Arrays, at: int) -> None:
+        """Request all columns' rows in these slots; ``out`` holds them from row ``at`` once `wait` returns."""
+        for (name, field), array in zip(self._buffer.fields.items(), out, strict=True):
+            rows, to = self._buffer.dense(name), array[at : at + len(visit)]
+            self.last_request = _kernel.aside_gather(self._copies, to, rows, field.row_bytes, visit)
 
     def wait(self, request: int) -> None:
         """Wait for this request and all earlier ones."""

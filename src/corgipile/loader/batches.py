@@ -74,7 +74,8 @@ def _slices(column: Any, rows: int, size: int) -> Iterator[Any]:
 
 
 def _numpy(columns: dict[str, Any], rows: int, size: int) -> Iterator[Any]:
-    return _zip_columns({name: map(_array, _slices(column, rows, size)) for name, column in columns.items()})
+    for start in range(0, rows, size):
+        yield {name: _array(column[start : start + size]) for name, column in columns.items()}
 
 
 def _array(column: Any) -> Any:

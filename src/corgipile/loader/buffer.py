@@ -23,6 +23,7 @@ __all__ = ["FEATURE_RULE", "Buffer", "Field", "inner"]
 
 FEATURE_RULE = "feature columns must hold numbers or lists of numbers of one length"
 SlotArray = npt.NDArray[np.int32]
+Arrays = tuple[npt.NDArray[np.generic], ...]
 MIN_SLACK = 4 << 20  # bytes above the limit that all workers together may take
 Numbered = range | npt.NDArray[np.int64]  # the row numbers of a batch
 
@@ -85,6 +86,7 @@ class Buffer:
         except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond the address space
             size = format_bytes(sum(slots * field.row_bytes for field in fields))
             raise BudgetTooSmall(f"the machine has no memory for a buffer of {slots} rows, {size}") from None
+        self._columns, self._row_bytes = tuple(self._arrays.values()), np.array([field.row_bytes for field in fields])
 
     @property
     def nbytes(self) -> int:
@@ -137,9 +139,9 @@ class Buffer:
             at=at, stride=field.row_bytes, items=items, from_type=code, to_type=to,
         )  # fmt: skip
 
-    def gather(self, name: str, visit: SlotArray, out: npt.NDArray[np.generic]) -> None:
-        """Copy the rows of a fixed-width column into ``out``, in visiting order."""
-        _kernel.gather(out, self._arrays[name], self.fields[name].row_bytes, visit)
+    def gather(self, visit: SlotArray, out: Arrays, at: int) -> None:
+        """Copy the rows of all fixed-width columns into arrays from row ``at``, in visiting order."""
+        _kernel.gather(out, self._columns, self._row_bytes, visit, at)
 
 
 def _aligned(slots: int, field: Field, make: Make) -> npt.NDArray[np.generic]:

@@ -1,17 +1,16 @@
 """Gathering of whole batches in groups: small batches share the cost of one call."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.arrow_memory import Tidy
 from corgipile.loader.array_pool import ArrayPool, Make
 from corgipile.loader.async_gather import AsyncGather
-from corgipile.loader.buffer import SlotArray
+from corgipile.loader.buffer import Arrays, SlotArray
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.stats import Progress
 from corgipile.tables.arrow.spans import Rows
@@ -77,7 +76,7 @@ class BatchGatherer:
         self._tidy = Tidy(feeder.limit)
         self._make: Make | None = None
         self._async_gather: AsyncGather | None = None
-        self._pools = {name: ArrayPool(POOLED) for name in self._buffer.fields}
+        self._pools = [ArrayPool(POOLED) for _ in self._buffer.fields]
 
     def gather_ahead(self, make: Make | None) -> None:
         """Gather one or two groups while the consumer uses the last one, into arrays allocated by ``make``.
@@ -89,7 +88,7 @@ class BatchGatherer:
             fits = make is not None and (limit is None or needed <= limit // 2)
             self._make, self._async_gather = make, AsyncGather(self._buffer) if fits else None
             pooled = POOLED_AHEAD if fits else POOLED
-            self._pools = {name: ArrayPool(pooled, make or np.empty) for name in self._buffer.fields}
+            self._pools = [ArrayPool(pooled, make or np.empty) for _ in self._buffer.fields]
 
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather this many rows of an epoch, starting at an offset in a step."""
@@ -124,9 +123,9 @@ class BatchGatherer:
             group = ready.popleft()
             if self._async_gather:
                 self._async_gather.wait(group.last_request)
-            done = group.finish()
+            done = group.finish(self._buffer.fields)
             yield done._replace(columns=self._feeder.columns.in_order(done.columns)) if group.varlen else done
-            group.arrays.clear()
+            group.arrays = ()
             group.varlen.clear()
             self._tidy.passed(group.nbytes)
 
@@ -152,9 +151,9 @@ class BatchGatherer:
     def close(self) -> None:
         """Do nothing: the reader owns the files."""
 
-    def _fresh(self) -> dict[str, npt.NDArray[np.generic]]:
-        fields = self._buffer.fields.items()
-        return {name: self._pools[name].array(self.capacity, field.shape, field.dtype) for name, field in fields}
+    def _fresh(self) -> Arrays:
+        fields = zip(self._pools, self._buffer.fields.values(), strict=True)
+        return tuple(pool.array(self.capacity, field.shape, field.dtype) for pool, field in fields)
 
     def _add(self, group: "_Gathering", visit: SlotArray) -> int:
         """Gather the rows that fit; return their number."""
@@ -165,9 +164,7 @@ class BatchGatherer:
             if len(visit):
                 group.varlen.append(varlen.gather(visit) if self._arrow else varlen.objects(visit))
         end = group.rows + len(visit)
-        gather = self._async_gather.gather if self._async_gather else self._buffer.gather
-        for name, array in group.arrays.items():
-            gather(name, visit, array[group.rows : end])
+        (self._async_gather or self._buffer).gather(visit, group.arrays, group.rows)
         group.last_request = self._async_gather.last_request if self._async_gather else 0
         group.rows = end
         return len(visit)
@@ -198,15 +195,16 @@ def position_after(places: list[Place], rows: int) -> tuple[int, int] | None:
 class _Gathering:
     """A group that is being gathered."""
 
-    def __init__(self, arrays: dict[str, npt.NDArray[np.generic]], most: int) -> None:
+    def __init__(self, arrays: Arrays, most: int) -> None:
         self.arrays, self.most, self.grown = arrays, most, most
         self.varlen: list[Any] = []
         self.places: list[Place] = []
         self.rows = self.nbytes = self.last_request = 0
 
-    def finish(self) -> Group:
+    def finish(self, names: Iterable[str]) -> Group:
         """Return the gathered rows."""
-        columns: dict[str, Any] = {name: array[: self.rows] for name, array in self.arrays.items()}
+        rows = self.rows
+        columns: dict[str, Any] = {name: array[:rows] for name, array in zip(names, self.arrays, strict=True)}
         if self.varlen:
             columns |= {name: _joined([part[name] for part in self.varlen]) for name in _names(self.varlen[0])}
         return Group(self.places, self.rows, columns)

@@ -47,7 +47,10 @@ class BatchMetadata:
         return _cached.of(self, like, lambda: next(self._read(np.array([like]))))
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
-        """Yield the metadata of batches, reading up to 4096 batches or 8 MB at a time."""
+        """Yield the metadata of batches, reading up to 4096 batches or 8 MB at a time; a single one is cached."""
+        if len(batches) == 1:
+            yield self[int(batches[0])]
+            return
         widest = int(self._blocks["metadata"][batches].max(initial=1))
         step = min(max(MAX_BYTES_PER_READ // widest, 1), MAX_BATCHES_PER_READ)
         for at in range(0, len(batches), step):

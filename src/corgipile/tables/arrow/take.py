@@ -79,18 +79,22 @@ class Take:
     def _find(self, names: Sequence[str], rows: IntArray, slices: Slices) -> bool:
         """Locate columns in the batches of these rows; return whether all are supported."""
         near = np.unique(self._batches(rows))
-        missing, new = {}, np.zeros(len(near), np.bool_)
+        fresh = [name for name in names if name not in self._known]
+        empty = np.full((len(fresh), len(self._starts) - 1, 3), UNKNOWN)
+        for name, places in zip(fresh, empty, strict=True):  # the first of two threads wins
+            self._known.setdefault(name, places)
+        missing, new, supported = {}, np.zeros(len(near), np.bool_), True
         for name in names:
-            known = self._known.get(name)
-            if known is None:  # the first of two threads wins
-                known = self._known.setdefault(name, np.full((len(self._starts) - 1, 3), UNKNOWN))
-            unknown = known[near, 0] == UNKNOWN
-            if unknown.any():
-                missing[name], new = known, new | unknown
+            known = self._known[name]
+            states = known[near, 0]
+            if (lowest := states.min(initial=0)) < 0:
+                supported &= lowest != UNSUPPORTED
+                missing[name], new = known, new | (states == UNKNOWN)
         for batch, body in zip(near[new].tolist(), slices(near[new]), strict=True):
             for name, known in missing.items():
-                known[batch] = body.item_places(self._places[name]) or (UNSUPPORTED, 0, 0)
-        return not any((self._known[name][near, 0] == UNSUPPORTED).any() for name in names)
+                known[batch] = found = body.item_places(self._places[name]) or (UNSUPPORTED, 0, 0)
+                supported &= found[0] != UNSUPPORTED
+        return bool(supported)
 
     def _places_of(self, name: str, rows: IntArray) -> IntArray:
         """Return, for each row's batch, the start of a column's offsets and items, and the number of items."""

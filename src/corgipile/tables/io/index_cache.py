@@ -23,7 +23,7 @@ from corgipile.urls import RemotePath
 
 INDEX_SUFFIX = ".corgipile-index.arrow"
 VERSION = "2"
-INDEX = Kind("index", lambda _: True, follow=False)  # only we use this suffix
+INDEX = Kind("index", lambda _: True, follow=False, lasting=False)  # only we use this suffix
 BATCH_ROWS = 1 << 16  # rows of a record batch
 MAX_READ_WHOLE = 1 << 20  # bytes of an index that is read in one call
 CACHE_VARIABLE = "CORGIPILE_CACHE"

@@ -39,6 +39,7 @@ MAX_CONCURRENT_RUNS = 8  # runs of rows, of about 1 MB each
 MAX_CONCURRENT_OPENS = 32  # files
 REMOTE_DEVICE = -1  # stands for a file's device number
 Result = TypeVar("Result")
+_remote: "weakref.WeakKeyDictionary[Table, bool]" = weakref.WeakKeyDictionary()
 _opened: "weakref.WeakValueDictionary[int, RemoteFile]" = weakref.WeakValueDictionary()
 
 
@@ -204,7 +205,9 @@ class RemoteFile(File):
 
 def is_remote(table: Table) -> bool:
     """Return whether a table reads rows from a store or the web."""
-    return not table.at_hand and any(file.is_remote for file in files_read(table))
+    if table not in _remote:  # a table of many files has many parts to look through
+        _remote[table] = not table.at_hand and any(file.is_remote for file in files_read(table))
+    return _remote[table]
 
 
 def in_turn(

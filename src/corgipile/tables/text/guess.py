@@ -143,11 +143,13 @@ def _has_names(path: str, rows: Sequence[Sequence[str]]) -> bool:
 
 def _is_surely_csv(rows: Sequence[Sequence[str]], mark: str, *, named: bool) -> bool:
     """Return whether rows below the header are surely CSV: a column is numeric, or the file name is that of CSV."""
+    if named and mark not in ("", " "):
+        return True
     fields = [[field for field in column if field.strip()] for column in zip(*rows, strict=True)]
     numbers = [bool(column) and all(map(is_number, column)) for column in fields]
     if mark == " " or not mark:
         return bool(numbers) and all(numbers) and (named or bool(mark))
-    return named or any(numbers)
+    return any(numbers)
 
 
 def is_number(field: str) -> bool:
