@@ -1,7 +1,7 @@
 """Statistical laws of random orders, measured over hundreds of passes from seeds and row numbers alone.
 
 Measurements in standard deviations ("sigmas") of a normal variable have the limit `MAX_SIGMAS`, which a correct order
-exceeds with probability of about 1e-12. Other limits are at least ten standard deviations from what correct orders measure.
+exceeds with a probability near 1e-12. Other limits are at least ten standard deviations from those of correct orders.
 """
 
 from collections.abc import Iterator
