@@ -1,7 +1,7 @@
 """Statistical laws of random orders, measured over hundreds of passes from seeds and row numbers alone.
 
 Measurements in standard deviations ("sigmas") of a normal variable have the limit `MAX_SIGMAS`, which a correct order
-exceeds with probability 4e-11. Other limits are at least eight standard deviations from what correct orders measure.
+exceeds with a probability near 1e-12. Other limits are at least ten standard deviations from those of correct orders.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,12 @@ from corgipile.testing.statistics import chi_sigmas, mean_sigmas, pair_sigmas, r
 
 __all__ = ["Measured", "Passes", "laws"]
 
-MAX_SIGMAS = 6.5
+MAX_SIGMAS = 7.0
 SEEDS, EPOCHS = 16, 16
-BINS = 10
 PAIRED = 3  # seeds and epochs whose batches are compared
 TINY_BLOCKS, TINY_PASSES = 4, 960  # blocks of the smallest table, and passes over it: 40 for each order of its blocks
-KINDS = 5  # different values of a sketch with ties
-TRAITS = 6  # numbers of a vector of content
+BINS, KINDS, TRAITS = 10, 5, 6  # parts of an epoch; values of a sketch with ties; numbers of a content vector
+MAX_NEIGHBOURS = 4  # repeated neighbours of balanced blocks, as a multiple of chance
 MAX_RELATED = 0.3  # correlation of the times at which two blocks deal their rows
 MIN_REACH, MAX_REACH = 0.9, 1.0  # rows by which a row moves ahead in a window, as a share of the buffer
 MIN_SPREAD, MAX_SPREAD = 0.85, 1.15  # standard deviation of a window's moves, as a share of the buffer
@@ -231,7 +230,7 @@ def _blocks_in_epochs(seen: Passes) -> Iterator[Measured]:
         if seen.blocks.sketch is not None:  # balance makes some neighbours more frequent than others
             again = repetitions(one, other).mean() / (1 - 1 / count)
             law = f"repeated neighbours of blocks between {name}"
-            yield Measured(law, float(again), -np.inf, MAX_REPEATS, "times chance", str(seen))
+            yield Measured(law, float(again), -np.inf, MAX_NEIGHBOURS, "times chance", str(seen))
 
 
 def _tiny(order: Any, seed: int) -> Iterator[Measured]:
