@@ -13,7 +13,7 @@ from corgipile.datasets import higgs_like
 from corgipile.linear import train
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle
 from corgipile.relayout import reshuffle
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 
 BATCH = 256  # rows for which deff is measured
 BUFFER, BLOCKS = 2, 24  # percent of the table; blocks in it at least

@@ -11,8 +11,8 @@ import pyarrow as pa
 import corgipile as cp
 from corgipile.conversion import convert
 from corgipile.datasets import higgs_like
-from corgipile.tables.arrow.note import write_note
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.note import write_note
+from corgipile.tables.formats.arrow.writer import Writer
 
 CHUNK = 1 << 16
 

@@ -24,7 +24,7 @@ from torch import nn
 import corgipile as cp
 from corgipile.exchange import LocalPart, stage
 from corgipile.orders import Exchange, FullShuffle, Partial
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 from corgipile.torch import PartialExchange
 
 RANKS, BATCH, RATE = 8, 16, 0.1  # ranks of the training; rows of a rank's batch

@@ -18,7 +18,7 @@ from corgipile.planner.candidates import Setting, candidates
 from corgipile.planner.trial import add_predictions, run_trials
 from corgipile.quality import deff
 from corgipile.tables import Table
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 
 BATCH, MEMORY, FEATURES, CLASSES, CELLS = 256, "2%", 28, 10, 400
 MOST = 1.1  # deff

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from corgipile.orders import CorgiPile, FullShuffle, NoShuffle, Order, Riffle, SlidingWindow
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 from corgipile.torch import CorgiPileDataset
 
 BATCH, EPOCHS, RATE = 128, 3, 0.1

@@ -17,7 +17,7 @@ from corgipile.datasets import clustered, higgs_like
 from corgipile.errors import WouldOverwrite, WriteFailed
 from corgipile.linear import load
 from corgipile.outputs import Kind
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 from corgipile.tables.inputs import check_target, replacing
 from corgipile.tables.subset import Subset
 

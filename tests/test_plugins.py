@@ -12,7 +12,7 @@ import corgipile as cp
 from corgipile import plugins
 from corgipile.errors import BadArgument
 from corgipile.orders import named
-from corgipile.tables.formats import formats
+from corgipile.tables.registry import formats
 from corgipile.testing import check_loader, check_order, check_table
 
 PACKAGE = '''

@@ -10,7 +10,7 @@ import pytest
 import corgipile as cp
 from corgipile.conversion import convert
 from corgipile.outputs import Kind, replacing
-from corgipile.tables.tfrecord.index import index_file
+from corgipile.tables.formats.tfrecord.index import index_file
 
 OWNER = 1234 if os.geteuid() == 0 else os.geteuid()
 TABLE = pa.table({"x": np.arange(2000.0), "label": np.arange(2000) % 2})

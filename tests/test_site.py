@@ -11,7 +11,7 @@ from documents import ROOT, languages
 import corgipile as cp
 from corgipile import losses
 from corgipile.orders import NAMES
-from corgipile.tables.formats import formats
+from corgipile.tables.registry import formats
 
 DOCUMENTS = [*languages(), "kernel/README.md", "bench/README.md"]
 PAGES = [name.removeprefix("docs/") for name in DOCUMENTS if name.startswith("docs/")]

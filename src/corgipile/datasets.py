@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.table import even_cuts
 

@@ -9,7 +9,7 @@ import pytest
 from corgipile import cli, tables
 from corgipile.cli.opening import options_of
 from corgipile.errors import BadArgument
-from corgipile.tables.formats import formats
+from corgipile.tables.registry import formats
 
 h5py = pytest.importorskip("h5py")
 

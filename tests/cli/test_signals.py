@@ -100,7 +100,7 @@ def test_an_interrupted_import_shows_no_traceback():
         "import corgipile_command\n"
         "sys.exit(corgipile_command.main())\n"
     )
-    for module in ("corgipile", "numpy", "corgipile.tables.arrow.writer", "corgipile.cli.app", "typer"):
+    for module in ("corgipile", "numpy", "corgipile.tables.formats.arrow.writer", "corgipile.cli.app", "typer"):
         code = script.replace("WORD", repr(module))
         words = [sys.executable, "-c", code, "info", "none.arrow"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)

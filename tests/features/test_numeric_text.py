@@ -10,7 +10,7 @@ import corgipile as cp
 from corgipile.errors import BadSchema, LeftOutWarning
 from corgipile.features.numeric_text import MAX_ROWS, explain_text_columns
 from corgipile.tables import MemoryTable
-from corgipile.tables.parquet import ParquetTable
+from corgipile.tables.formats.parquet.table import ParquetTable
 
 ROWS = 2000
 

@@ -19,7 +19,7 @@ from corgipile.orders import Auto, CorgiPile, Riffle, restored
 from corgipile.quality import audit
 from corgipile.sizes import parse_bytes
 from corgipile.tables import MemoryTable, Subset
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 from corgipile.testing import Counting
 
 ROWS = 4000

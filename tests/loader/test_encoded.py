@@ -11,8 +11,9 @@ import corgipile as cp
 from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
 from corgipile.loader.budget import columns_of, fit
 from corgipile.orders import named
-from corgipile.tables import encoded, parquet
-from corgipile.tables.arrow import file as arrow
+from corgipile.tables import encoded
+from corgipile.tables.formats.arrow import file as arrow
+from corgipile.tables.formats.parquet import table as parquet
 from corgipile.testing import Counting
 
 ORDERS = ["no_shuffle", "riffle", "corgipile", "block_only", "balanced", "full", "sliding_window", "reservoir"]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hostile import ROWS, SECRET, kind, plain
 
 from corgipile import exchange
-from corgipile.tables.part import crc_of
+from corgipile.tables.formats.part import crc_of
 
 DELTA, LANCE = ("deltalake",), ("lance",)
 ICEBERG = ("pyiceberg", "sqlalchemy")

@@ -23,7 +23,7 @@ from corgipile.errors import BadArgument, BudgetTooSmall, CorgiPileError, Unknow
 from corgipile.nesting import MAX_DEPTH, check_types, parse_json
 from corgipile.resident import peaking
 from corgipile.tables import decode_image
-from corgipile.tables.mds import images
+from corgipile.tables.formats.mds import images
 
 MEMORY, BESIDE = 16 << 20, 24 << 20
 ZEROS = bytes(64 << 20)

@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, CorruptFile, WriteFailed
-from corgipile.tables import ParquetTable, parquet
+from corgipile.tables import ParquetTable
 from corgipile.tables import open as open_table
-from corgipile.tables.arrow import file as arrow
 from corgipile.tables.encoded import group_columns, unpack, unpack_shared
+from corgipile.tables.formats.arrow import file as arrow
+from corgipile.tables.formats.parquet import table as parquet
 from corgipile.tables.io.spill import SpillWriter, check_room, spill_folder
 from corgipile.tables.subset import Subset
 
@@ -249,7 +250,7 @@ def test_terminated_while_unpacking(tmp_path, rows_of):
     spill.mkdir()
     slow = READER.replace(
         "import sys, time",
-        "import sys, time\n    import corgipile.tables.parquet as p\n"
+        "import sys, time\n    import corgipile.tables.formats.parquet.table as p\n"
         "    old = p.ParquetTable.write_groups\n"
         "    p.ParquetTable.write_groups = lambda *a: (old(*a), print('busy', flush=True), time.sleep(60))",
     )  # fmt: skip

@@ -17,7 +17,7 @@ from tfrecords import write
 from corgipile.conversion import convert
 from corgipile.errors import CorgiPileError
 from corgipile.tables import open as open_table
-from corgipile.tables.arrow.note import write_note
+from corgipile.tables.formats.arrow.note import write_note
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 
 NUMBERS = np.arange(97, dtype=np.int16)

@@ -16,7 +16,7 @@ import corgipile as cp
 import corgipile.sql.runner
 from corgipile import cli, tables
 from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFormat, UntrustedPath
-from corgipile.tables import zarr
+from corgipile.tables.formats.zarr import table as zarr
 from corgipile.tables.reach import trusting, within
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of libraries about such files

@@ -13,7 +13,7 @@ import corgipile as cp
 from corgipile.description import about
 from corgipile.errors import BadSchema, BadValue, BudgetTooSmall, CorgiPileError, ParseError
 from corgipile.resident import peaking
-from corgipile.tables.arrow.grouping import Groups
+from corgipile.tables.formats.arrow.grouping import Groups
 
 MEMORY, BESIDE = 16 << 20, 36 << 20  # the budget; decoding and libraries
 SHORT, LONG = 100, 1 << 19  # rows of one letter come first; bytes of the others

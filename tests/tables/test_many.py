@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
-from corgipile.tables.arrow.metadata import BatchMetadata
+from corgipile.tables.formats.arrow.metadata import BatchMetadata
 from corgipile.tables.io import remote
 
 ROWS, MOST = 60, 2.2

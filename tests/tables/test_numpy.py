@@ -130,7 +130,7 @@ def test_damaged_files_never_crash(folder, damage, survives, shape):
 
 
 def test_one_axis_of_many_numbers_is_said(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.numpy.MIN_TOKENS", 10)
+    monkeypatch.setattr("corgipile.tables.formats.numpy.MIN_TOKENS", 10)
     np.save(tmp_path / "few.npy", np.arange(9))
     np.save(tmp_path / "many.npy", np.arange(10))
     for name in ("few", "many"):

@@ -13,7 +13,7 @@ from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, MissingFile, UnknownFormat
 from corgipile.tables import ArrowFile, ConcatTable, MemoryTable, NumpyTable, ParquetTable
 from corgipile.tables import open as open_table
-from corgipile.tables.svmlight.table import SvmlightTable
+from corgipile.tables.formats.svmlight.table import SvmlightTable
 
 ROWS = pa.table({"label": [0, 1, 1]})
 

@@ -7,8 +7,8 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import BadSchema
-from corgipile.tables.arrow import file as arrow
 from corgipile.tables.encoded import write_plain
+from corgipile.tables.formats.arrow import file as arrow
 from corgipile.tables.io.spill import SpillWriter
 
 SIZES = ["tiny", "small", "medium", "huge"]

@@ -78,7 +78,7 @@ def test_the_widest_column_decides(tmp_path):
 
 
 def test_text_is_cut_by_its_index(tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.svmlight.table.INDEX_ROWS", 77)
+    monkeypatch.setattr("corgipile.tables.formats.svmlight.table.INDEX_ROWS", 77)
     lines = [f"{i % 2} " + " ".join(f"{k}:1" for k in range(1, 2 + i % 9)) + "\n" for i in range(500)]
     for part in ("a", "b"):
         (tmp_path / f"{part}.svm").write_text("".join(lines))

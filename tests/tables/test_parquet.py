@@ -9,8 +9,8 @@ from corgipile import Loader
 from corgipile.errors import BudgetTooSmall, CorruptFile, UnknownFormat
 from corgipile.orders import Riffle
 from corgipile.tables import ParquetTable
+from corgipile.tables.formats.parquet.lengths import lengths_of, step_of
 from corgipile.tables.io.files import File
-from corgipile.tables.parquet_lengths import lengths_of, step_of
 
 
 def write(path, rows, group=100, codec="snappy"):

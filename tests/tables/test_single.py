@@ -10,8 +10,8 @@ import corgipile as cp
 from corgipile import _kernel
 from corgipile.errors import CorruptFile
 from corgipile.tables import Subset, row_bytes
-from corgipile.tables.arrow.spans import flat, objects
 from corgipile.tables.io.files import File
+from corgipile.tables.spans import flat, objects
 from corgipile.testing import Counting
 
 BYTES, TEXT = False, True

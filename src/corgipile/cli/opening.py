@@ -17,9 +17,9 @@ from corgipile.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from corgipile.stores import opening as stores
-    from corgipile.tables import formats as registry
+    from corgipile.tables import registry
 else:
-    stores, registry = lazy("corgipile.stores.opening"), lazy("corgipile.tables.formats")
+    stores, registry = lazy("corgipile.stores.opening"), lazy("corgipile.tables.registry")
 
 __all__ = ["Open", "names_of", "options_of", "source_of", "split_parts", "types_of", "unquoted", "with_opening"]
 

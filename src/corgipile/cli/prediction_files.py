@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.outputs import Kind
-from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.arrow.writer import PREDICTION, PREDICTIONS, Writer
+from corgipile.tables.formats.arrow.writer import PREDICTION, PREDICTIONS, Writer
 from corgipile.tables.inputs import replacing
+from corgipile.tables.spans import array_of
 
 Part = npt.NDArray[Any]
 Write = Callable[[Part], None]

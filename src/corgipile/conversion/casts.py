@@ -9,9 +9,9 @@ import pyarrow as pa
 from corgipile.conversion.stream import Stream
 from corgipile.conversion.writers.form import child_of
 from corgipile.errors import BadSchema, BadValue
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.formats.text.types import Types, chosen
+from corgipile.tables.spans import flat
 from corgipile.tables.table import is_list
-from corgipile.tables.text.types import Types, chosen
 from corgipile.tables.values import as_type, value_type
 
 __all__ = ["cast"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from corgipile.conversion.stream import Stream
 from corgipile.errors import BadSchema, BadValue, MissingColumn
 from corgipile.suggestions import did_you_mean, listed
-from corgipile.tables.arrow.spans import array_of, flat
+from corgipile.tables.spans import array_of, flat
 from corgipile.tables.table import check_columns
 
 LABEL = "label"

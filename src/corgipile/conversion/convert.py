@@ -13,8 +13,8 @@ from corgipile.conversion.targets import check_out, target_of, writer_of
 from corgipile.conversion.writers.form import Settings
 from corgipile.errors import BadArgument
 from corgipile.sizes import Size, parse_bytes, yes_or_no
+from corgipile.tables.formats.text.types import Types
 from corgipile.tables.io.files import PathLike
-from corgipile.tables.text.types import Types
 from corgipile.tables.unit_check import DEFAULT_MEMORY
 
 Progress = Callable[[int, int | None], None]

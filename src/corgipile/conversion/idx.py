@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.conversion.stream import Stream
 from corgipile.conversion.text import decompressed
 from corgipile.errors import BadArgument, CorruptFile, MissingFile
-from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.spans import array_of
 
 _BATCH_BYTES = 1 << 20
 _MAX_IMAGE_BYTES = 1 << 26

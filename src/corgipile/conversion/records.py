@@ -10,9 +10,9 @@ from corgipile import _kernel
 from corgipile.conversion.stream import Stream
 from corgipile.conversion.text import decompressed
 from corgipile.errors import CorruptFile
-from corgipile.tables.tfrecord.example import Examples, Flaw, infer
-from corgipile.tables.tfrecord.index import CHUNK, REASONS, Walk
-from corgipile.tables.tfrecord.records import Records, pack
+from corgipile.tables.formats.tfrecord.example import Examples, Flaw, infer
+from corgipile.tables.formats.tfrecord.index import CHUNK, REASONS, Walk
+from corgipile.tables.formats.tfrecord.records import Records, pack
 
 _ROWS = 4096
 

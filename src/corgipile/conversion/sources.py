@@ -18,26 +18,26 @@ from corgipile.conversion.stream import Stream
 from corgipile.conversion.text import csv_stream, decompressed, json_stream
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
 from corgipile.tables import Table
-from corgipile.tables.arrow.stream import UnterminatedStream, decoding_bytes
-from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import DIMS_KEY, ConcatTable
 from corgipile.tables.folders import expand_braces, format_named, refuse_others
-from corgipile.tables.formats import formats
+from corgipile.tables.formats.arrow.stream import UnterminatedStream, decoding_bytes
+from corgipile.tables.formats.arrow.writer import conform, plain
+from corgipile.tables.formats.svmlight.text import stream_batches
+from corgipile.tables.formats.text.guess import is_csv_name, text_kind
+from corgipile.tables.formats.text.json import is_lines
+from corgipile.tables.formats.text.table import TextTable
+from corgipile.tables.formats.text.types import Types
+from corgipile.tables.formats.tfrecord.index import is_head
 from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT
 from corgipile.tables.io.files import File, decoding, readable
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.io.remote import in_turn
 from corgipile.tables.partitions import keys_of
+from corgipile.tables.registry import formats
 from corgipile.tables.row_bytes import row_bytes
-from corgipile.tables.svmlight.text import stream_batches
 from corgipile.tables.table import even_cuts, is_bytes
 from corgipile.tables.table_logs import refuse_logged
-from corgipile.tables.text.guess import is_csv_name, text_kind
-from corgipile.tables.text.json import is_lines
-from corgipile.tables.text.table import TextTable
-from corgipile.tables.text.types import Types
-from corgipile.tables.tfrecord.index import is_head
 from corgipile.tables.unit_check import DEFAULT_MEMORY, check_budget, check_decoding
 from corgipile.tables.wrapper import Wrapper
 from corgipile.urls import is_url, local_path

@@ -14,7 +14,7 @@ from corgipile.conversion.writers.parts import Parts
 from corgipile.errors import BadArgument
 from corgipile.outputs import PathLike, refuse_url
 from corgipile.suggestions import did_you_mean
-from corgipile.tables.arrow.writer import TABLE, Writer
+from corgipile.tables.formats.arrow.writer import TABLE, Writer
 from corgipile.tables.inputs import check_target
 
 __all__ = ["check_out", "check_settings", "form_of", "target_of", "writer_of"]

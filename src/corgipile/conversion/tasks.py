@@ -27,9 +27,9 @@ from corgipile.errors import BadArgument, WriteFailed
 from corgipile.outputs import PathLike, refuse_url
 from corgipile.sizes import Size, yes_or_no
 from corgipile.tables import Table
-from corgipile.tables.arrow.writer import plain
+from corgipile.tables.formats.arrow.writer import plain
+from corgipile.tables.formats.text.types import Types
 from corgipile.tables.table import even_cuts
-from corgipile.tables.text.types import Types
 
 __all__ = ["Deal", "Engine", "Merge", "Target", "Write", "Written", "convert"]
 

@@ -14,13 +14,13 @@ from pyarrow import csv
 from corgipile.conversion.columns import label_name
 from corgipile.conversion.stream import Stream
 from corgipile.errors import CorruptFile, ParseError
+from corgipile.tables.formats.svmlight.text import pieces
+from corgipile.tables.formats.text.csv import NULLS
+from corgipile.tables.formats.text.guess import csv_columns, is_number
+from corgipile.tables.formats.text.json import look_lines, parse_lines
+from corgipile.tables.formats.text.types import Types, chosen, exact, known, wider
 from corgipile.tables.io.files import readable
 from corgipile.tables.io.pieces import check_names
-from corgipile.tables.svmlight.text import pieces
-from corgipile.tables.text.csv import NULLS
-from corgipile.tables.text.guess import csv_columns, is_number
-from corgipile.tables.text.json import look_lines, parse_lines
-from corgipile.tables.text.types import Types, chosen, exact, known, wider
 
 _OPENERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _BLOCK = 1 << 20

@@ -10,7 +10,7 @@ from corgipile.errors import CorruptFile, MissingFile, StateMismatch
 from corgipile.exchange.places import Places, Sums, places_of, whole_units
 from corgipile.outputs import PathLike, flush, keep_rights, writing
 from corgipile.tables import Table
-from corgipile.tables.part import NOW, Manifest, crc_of
+from corgipile.tables.formats.part import NOW, Manifest, crc_of
 from corgipile.tables.table import IntArray
 
 __all__ = ["LocalPart", "write_manifest"]

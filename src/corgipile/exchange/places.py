@@ -15,10 +15,10 @@ from corgipile import _kernel
 from corgipile.errors import BadValue, TableError, WriteFailed
 from corgipile.outputs import flush, writing
 from corgipile.sizes import format_bytes
-from corgipile.tables.arrow.spans import flat
-from corgipile.tables.arrow.writer import conform
+from corgipile.tables.formats.arrow.writer import conform
+from corgipile.tables.formats.part import SlotPlaces, contents, unit_path
 from corgipile.tables.io.files import File
-from corgipile.tables.part import SlotPlaces, contents, unit_path
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray
 
 __all__ = ["Bytes", "Files", "Places", "Slots", "Sums", "Units", "check_space", "places_of", "sums_of", "whole_units"]

@@ -23,11 +23,11 @@ from corgipile.outputs import PathLike, flush, refuse_url, writing
 from corgipile.sizes import Size, choice, to_rows, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
-from corgipile.tables.arrow.writer import conform, plain
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.formats.arrow.writer import conform, plain
+from corgipile.tables.formats.part import BEGUN, NOW, VERSION, Manifest
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.remote import in_turn
-from corgipile.tables.part import BEGUN, NOW, VERSION, Manifest
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import IntArray, fixed_field
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, item_of
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 from corgipile.tables.values import as_type, value_type
 
 __all__ = [

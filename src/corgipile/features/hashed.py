@@ -10,9 +10,9 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.features.choose import require
 from corgipile.features.encoders import Encoder
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.io.files import digest
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.units import Units
 from corgipile.tables.wrapper import Wrapper

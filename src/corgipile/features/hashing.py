@@ -12,7 +12,7 @@ from corgipile import _kernel
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadSchema
 from corgipile.features.encoders import Number, as_text, family_of
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 from corgipile.tables.values import as_type, value_type
 
 __all__ = ["Hashing", "Source", "is_words"]

@@ -10,8 +10,8 @@ from corgipile import _kernel
 from corgipile.arrow_memory import frugal
 from corgipile.errors import BadLabel
 from corgipile.features.encoders import Classes, plain
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan_column
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table
 
 __all__ = ["Codes", "TextLabels", "read_labels"]

@@ -11,14 +11,14 @@ import pyarrow as pa
 from corgipile.errors import BudgetTooSmall
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.encoded import SMALL
+from corgipile.tables.formats.parquet.table import ParquetTable
+from corgipile.tables.formats.text.guess import is_number
+from corgipile.tables.formats.text.table import TextTable
 from corgipile.tables.io.remote import is_remote
-from corgipile.tables.parquet import ParquetTable
 from corgipile.tables.partitions import Partition
 from corgipile.tables.read_once import ReadOnce
 from corgipile.tables.row_place import row_place
 from corgipile.tables.table import Table, is_text
-from corgipile.tables.text.guess import is_number
-from corgipile.tables.text.table import TextTable
 from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type, value_type, values
 from corgipile.tables.views import Columns

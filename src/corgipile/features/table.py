@@ -15,9 +15,9 @@ from corgipile.arrow_memory import frugal
 from corgipile.features.choose import item_of, require
 from corgipile.features.encoders import Encoder
 from corgipile.tables import MemoryTable
-from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.encoded import SpilledTable, write_plain
 from corgipile.tables.fingerprints import place_of
+from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.files import digest
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.shared_spill import shared

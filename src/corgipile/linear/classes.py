@@ -14,10 +14,10 @@ from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue
 from corgipile.features.choose import is_number, require
 from corgipile.features.fit import is_plain_number
 from corgipile.losses import loss_of, most_classes, quoted
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.scan import scan_column
 from corgipile.tables.sketch import sketch
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Labels", "check_classes", "check_label", "check_weight", "codes_of", "weights_of"]

@@ -13,8 +13,8 @@ from corgipile.arrow_memory import frugal
 from corgipile.errors import BadArgument, BadSchema, BadValue, BudgetTooSmall
 from corgipile.features.choose import require
 from corgipile.features.encoders import plain, plain_type
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan_column
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table
 
 __all__ = ["Value", "Values", "check_group", "find_groups"]

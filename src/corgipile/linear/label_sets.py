@@ -15,8 +15,8 @@ from corgipile.errors import BadArgument, BadLabel, BadSchema, BadValue, BudgetT
 from corgipile.features.choose import is_number, require
 from corgipile.linear.labelled import Labelled
 from corgipile.sizes import format_bytes
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table, is_list
 from corgipile.tables.values import value_type
 from corgipile.tables.views import select

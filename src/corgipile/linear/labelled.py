@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import digest
 from corgipile.tables.location import IN_MEMORY, Location, address_of
+from corgipile.tables.spans import array_of
 from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns
 from corgipile.tables.wrapper import Wrapper
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, MissingExtra
 from corgipile.loader.sparse import SparseRows
-from corgipile.tables.arrow.spans import Rows, array_of, objects
+from corgipile.tables.spans import Rows, array_of, objects
 from corgipile.tables.table import is_list, item_bytes
 
 __all__ = ["Cut", "Format", "Unseen", "cutter", "tensors_of"]

@@ -15,7 +15,7 @@ from corgipile.loader.array_pool import Make
 from corgipile.loader.null_rows import NullRow, null_at
 from corgipile.loader.varlen import Varlen
 from corgipile.sizes import format_bytes
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 from corgipile.tables.table import fixed_field, type_code
 from corgipile.tables.values import value_type
 

@@ -7,14 +7,7 @@ from typing import Any, Self
 
 from corgipile.errors import BadArgument
 from corgipile.loader.array_pool import Make
-from corgipile.loader.budget import (
-    COLUMN_RUN,
-    Sketch,
-    fit,
-    limit_of,
-    readable_alone,
-    sketched,
-)
+from corgipile.loader.budget import COLUMN_RUN, Sketch, fit, limit_of, readable_alone, sketched
 from corgipile.loader.buffer import Buffer
 from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed

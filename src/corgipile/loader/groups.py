@@ -13,7 +13,7 @@ from corgipile.loader.async_gather import AsyncGather
 from corgipile.loader.buffer import Arrays, SlotArray
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.loader.stats import Progress
-from corgipile.tables.arrow.spans import Rows
+from corgipile.tables.spans import Rows
 
 __all__ = ["BatchGatherer", "BatchSource", "Group", "Place", "position_after"]
 

@@ -12,7 +12,7 @@ from corgipile import arrow_compute as pc
 from corgipile.errors import BadSchema
 from corgipile.features.choose import is_number, item_of
 from corgipile.features.sparse import is_pair
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 
 __all__ = ["Numbers", "is_class", "texts_of"]
 

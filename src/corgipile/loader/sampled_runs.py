@@ -14,7 +14,6 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.loader.numbers import texts_of
-from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.encoded import unpack_shared
 from corgipile.tables.fingerprints import place_of
 from corgipile.tables.io.files import File, digest
@@ -23,6 +22,7 @@ from corgipile.tables.io.sources import files_read
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
+from corgipile.tables.spans import array_of
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["SKETCH_SUFFIX", "Featurizer", "SampledRuns"]

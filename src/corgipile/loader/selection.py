@@ -14,7 +14,7 @@ from corgipile.loader.array_pool import ArrayPool
 from corgipile.loader.budget import Columns, columns_of
 from corgipile.loader.buffer import inner
 from corgipile.loader.sparse import SparseRows
-from corgipile.tables.arrow.spans import Rows, objects
+from corgipile.tables.spans import Rows, objects
 from corgipile.tables.table import Table
 
 __all__ = ["Selection"]

@@ -15,7 +15,7 @@ from corgipile.loader.rewind import Rewind
 from corgipile.loader.segments import dealt, next_worker
 from corgipile.loader.sparse import SparseRows
 from corgipile.sizes import MAX_EPOCH, whole
-from corgipile.tables.arrow.spans import Rows
+from corgipile.tables.spans import Rows
 
 __all__ = ["Skipped", "Skips", "cut_without", "drop_rows"]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.errors import BadSparseRow
 from corgipile.loader.array_pool import ArrayPool
-from corgipile.tables.arrow.spans import Rows
+from corgipile.tables.spans import Rows
 from corgipile.tables.table import type_code
 
 __all__ = ["SparseRows"]

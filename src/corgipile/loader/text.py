@@ -10,10 +10,10 @@ from corgipile.loader.buffer import Buffer, SlotArray
 from corgipile.loader.table_reader import TableReader
 from corgipile.orders.order import Step
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.formats.text.csv import CsvTable
+from corgipile.tables.formats.text.fields import Slots, slots_for
 from corgipile.tables.io.pieces import places_of
 from corgipile.tables.table import IntArray, Table
-from corgipile.tables.text.csv import CsvTable
-from corgipile.tables.text.fields import Slots, slots_for
 
 __all__ = ["TextReader"]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadSchema, BadValue
-from corgipile.tables.arrow.spans import array_of, objects, places
+from corgipile.tables.spans import array_of, objects, places
 from corgipile.tables.table import IntArray, is_bytes, is_list, is_wide, item_bytes
 
 __all__ = ["Varlen", "slot_bytes"]
@@ -215,7 +215,7 @@ class Varlen:
         return pa.RecordBatch.from_arrays([columns[name] for name in self._kinds], names=list(self._kinds))
 
     def objects(self, visit: SlotArray) -> dict[str, Sequence[Any] | pa.Array]:
-        """Return the rows in these slots as one object per row, see `corgipile.tables.arrow.spans.objects`."""
+        """Return the rows in these slots as one object per row, see `corgipile.tables.spans.objects`."""
         values: dict[str, Sequence[Any] | pa.Array] = {}
         for name, kind in self._kinds.items():
             if name in self._spans and name not in self._nulls and is_bytes(kind):

@@ -24,9 +24,9 @@ from corgipile.loader.groups import Group, Place
 from corgipile.loader.prefetch import ENDED, FORKED
 from corgipile.loader.shutdown import stop_at_exit
 from corgipile.loader.stats import Progress
-from corgipile.tables.arrow.spans import objects
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.remote import files_of_layout
+from corgipile.tables.spans import objects
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["WideRows"]

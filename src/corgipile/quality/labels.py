@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadSchema
 from corgipile.quality.keys import MAX_CLASSES, MAX_FLOAT_CLASSES, Floats
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan_column
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray, Table, check_columns
 from corgipile.tables.values import as_type, value_type
 

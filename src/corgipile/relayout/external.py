@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from corgipile.relayout.piles import Piles
 from corgipile.relayout.plans import Plan
-from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.pieces import join
+from corgipile.tables.spans import array_of
 from corgipile.tables.table import IntArray
 
 _INDEX_BYTES = 32  # bytes per row for its pile, its place, and sorting both

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.tables.arrow.spans import array_of
+from corgipile.tables.spans import array_of
 
 
 class Piles:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import random
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 
 Ints = npt.NDArray[np.int64]
 

@@ -22,14 +22,14 @@ from corgipile.relayout.plans import BLOCK_COLUMN, Shuffle, Split
 from corgipile.sizes import Size, format_bytes, parse_bytes, to_rows, whole
 from corgipile.suggestions import did_you_mean
 from corgipile.tables import Table
-from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
+from corgipile.tables.formats.arrow.writer import TABLE, Writer, batch_bytes, conform, plain
 from corgipile.tables.inputs import check_target
 from corgipile.tables.io.arriving import in_flight_of, limit_requests
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import join, pick_rows
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.spans import array_of
 from corgipile.tables.table import even_cuts
 
 _MIN_ROWS = 32

@@ -21,7 +21,7 @@ from corgipile.relayout.reshuffle import budget_of, rows_of, two_pass, width_of
 from corgipile.sizes import Size, whole
 from corgipile.tables import Table
 from corgipile.tables import open as open_table
-from corgipile.tables.arrow.writer import plain
+from corgipile.tables.formats.arrow.writer import plain
 from corgipile.tables.io.arriving import limit_requests
 from corgipile.tables.io.remote import is_remote
 

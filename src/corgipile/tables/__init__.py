@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 from corgipile.tables.views import filter, select, slice  # noqa: A004 - adds these to tables as methods, too
 
 if TYPE_CHECKING:
-    from corgipile.tables.arrow.file import ArrowFile
-    from corgipile.tables.arrow.stream import ArrowStream
     from corgipile.tables.concat import ConcatTable
-    from corgipile.tables.images import ImageFolder, decode_image
+    from corgipile.tables.formats.arrow.file import ArrowFile
+    from corgipile.tables.formats.arrow.stream import ArrowStream
+    from corgipile.tables.formats.images.folder import ImageFolder, decode_image
+    from corgipile.tables.formats.numpy import NumpyTable
+    from corgipile.tables.formats.parquet.table import ParquetTable
+    from corgipile.tables.formats.text.csv import CsvTable
+    from corgipile.tables.formats.text.json import JsonLinesTable
+    from corgipile.tables.formats.tfrecord.table import TFRecordTable
+    from corgipile.tables.formats.webdataset.table import WebDatasetTable
     from corgipile.tables.memory import MemoryTable
-    from corgipile.tables.numpy import NumpyTable
     from corgipile.tables.opening import open  # noqa: A004 - reads as corgipile.open
-    from corgipile.tables.parquet import ParquetTable
     from corgipile.tables.subset import Subset
     from corgipile.tables.table import ColumnLayout, Layout, Table
-    from corgipile.tables.text.csv import CsvTable
-    from corgipile.tables.text.json import JsonLinesTable
-    from corgipile.tables.tfrecord.table import TFRecordTable
-    from corgipile.tables.webdataset.table import WebDatasetTable
 
 __all__ = [
     "ArrowFile",
@@ -45,22 +45,22 @@ __all__ = [
 ]
 
 _LAZY = {
-    "ArrowFile": "arrow.file",
-    "ArrowStream": "arrow.stream",
+    "ArrowFile": "formats.arrow.file",
+    "ArrowStream": "formats.arrow.stream",
     "ColumnLayout": "table",
     "ConcatTable": "concat",
-    "CsvTable": "text.csv",
-    "ImageFolder": "images",
-    "JsonLinesTable": "text.json",
+    "CsvTable": "formats.text.csv",
+    "ImageFolder": "formats.images.folder",
+    "JsonLinesTable": "formats.text.json",
     "Layout": "table",
     "MemoryTable": "memory",
-    "NumpyTable": "numpy",
-    "ParquetTable": "parquet",
+    "NumpyTable": "formats.numpy",
+    "ParquetTable": "formats.parquet.table",
     "Subset": "subset",
-    "TFRecordTable": "tfrecord.table",
+    "TFRecordTable": "formats.tfrecord.table",
     "Table": "table",
-    "WebDatasetTable": "webdataset.table",
-    "decode_image": "images",
+    "WebDatasetTable": "formats.webdataset.table",
+    "decode_image": "formats.images.folder",
     "open": "opening",
 }
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from corgipile.errors import BadSchema, BadValue
+from corgipile.tables.formats.parquet.pages import row_bits
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import pick
-from corgipile.tables.parquet_pages import row_bits
 from corgipile.tables.promotion import DIGITS, common_type, holds_all, may_hold
 from corgipile.tables.table import IntArray, Table
 from corgipile.tables.units import Units

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 
 if TYPE_CHECKING:
     from corgipile.tables.table import Table

@@ -11,8 +11,8 @@ from corgipile import arrow_compute as pc
 from corgipile.errors import BadArgument, BadSchema, MissingColumn
 from corgipile.lazy import lazy
 from corgipile.suggestions import listed
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.scan import scan
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table
 
 __all__ = ["columns_of", "row_masks"]

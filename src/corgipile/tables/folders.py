@@ -10,14 +10,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from corgipile.errors import BadArgument, MissingFile, UnknownFormat
-from corgipile.tables.formats import formats
+from corgipile.tables.formats.tfrecord.index import is_text_index
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.unpacking import PACKED_TEXT
 from corgipile.tables.partitions import SourceFile, is_key, keys_of
 from corgipile.tables.reach import links_to_parent
+from corgipile.tables.registry import formats
 from corgipile.tables.table_logs import refuse_logged
-from corgipile.tables.tfrecord.index import is_text_index
 
 __all__ = ["expand_braces", "files_of", "format_named", "is_skipped", "kind_named", "refuse_others", "refuse_several"]
 

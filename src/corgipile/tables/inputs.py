@@ -11,11 +11,11 @@ from typing import Any
 from corgipile import outputs
 from corgipile.errors import WouldOverwrite
 from corgipile.outputs import Kind, PathLike
-from corgipile.tables.formats import formats
-from corgipile.tables.images import IMAGES
+from corgipile.tables.formats.images.folder import IMAGES
+from corgipile.tables.formats.tfrecord.index import TEXT_SUFFIXES
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.sources import files_read
-from corgipile.tables.tfrecord.index import TEXT_SUFFIXES
+from corgipile.tables.registry import formats
 from corgipile.urls import is_url
 
 __all__ = ["check_apart", "check_target", "replacing"]

@@ -7,20 +7,12 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import SMALL, SpilledTable, Units, group_columns, units_of, unpack_shared, write_plain
+from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import describe, digest
-from corgipile.tables.io.pieces import (
-    Recent,
-    merge_cuts,
-    pick,
-    pick_rows,
-    read_pieces,
-    take_once,
-    take_pieces,
-)
+from corgipile.tables.io.pieces import Recent, merge_cuts, pick, pick_rows, read_pieces, take_once, take_pieces
 from corgipile.tables.io.spill import Section, SpillWriter
 from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import IntArray, Table

@@ -12,14 +12,7 @@ from corgipile.tables.checked import Checked
 from corgipile.tables.io.files import describe, digest
 from corgipile.tables.io.pieces import check_names, pick_rows, read_pieces, take_pieces
 from corgipile.tables.location import IN_MEMORY, Location, address_of
-from corgipile.tables.table import (
-    ColumnLayout,
-    IntArray,
-    Layout,
-    Table,
-    check_columns,
-    fixed_field,
-)
+from corgipile.tables.table import ColumnLayout, IntArray, Layout, Table, check_columns, fixed_field
 
 MAX_SAMPLED_ROWS = 64
 MAX_LIST_ITEMS = 1 << 16  # numbers of a list that a fingerprint keeps as Python objects

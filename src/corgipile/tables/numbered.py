@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from corgipile import arrow_compute as pc
 from corgipile.errors import BadSchema
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 
 __all__ = ["Numbered", "is_numbered"]
 

@@ -11,7 +11,12 @@ from corgipile.stores.opening import located
 from corgipile.suggestions import did_you_mean
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.folders import files_of, format_named
-from corgipile.tables.formats import formats
+from corgipile.tables.formats.images.remote import ImageObjects
+from corgipile.tables.formats.svmlight import table as svmlight
+from corgipile.tables.formats.text import json
+from corgipile.tables.formats.text.guess import csv_columns
+from corgipile.tables.formats.text.packed import unpacked
+from corgipile.tables.formats.webdataset.table import refuse_packed_tar
 from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.in_memory.arrays import is_rows
 from corgipile.tables.io.files import File, PathLike
@@ -20,20 +25,15 @@ from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import PACKED_TEXT
 from corgipile.tables.partitions import SourceFile, with_keys
 from corgipile.tables.reach import Trust, trusting
+from corgipile.tables.registry import formats
 from corgipile.tables.remote_folders import remote_files_of
-from corgipile.tables.remote_images import ImageObjects
-from corgipile.tables.svmlight import table as svmlight
 from corgipile.tables.table import Table, adopt
-from corgipile.tables.text import json
-from corgipile.tables.text.guess import csv_columns
-from corgipile.tables.text.packed import unpacked
 from corgipile.tables.unify_schemas import drop_empty, unify_schemas
-from corgipile.tables.webdataset.table import refuse_packed_tar
 from corgipile.urls import RemotePath, is_url, redacted
 
 if TYPE_CHECKING:
-    from corgipile.tables.tfrecord.example import Features
-    from corgipile.tables.tfrecord.table import Decode
+    from corgipile.tables.formats.tfrecord.example import Features
+    from corgipile.tables.formats.tfrecord.table import Decode
 
 Source = PathLike | Table | Sequence[Any] | Any  # Any: pyarrow has no types
 DEFAULTS = {"zero_based": "auto", "decode": "auto", "header": "auto", "on_bad": "raise"}  # values that mean "not given"

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorgiPileError
-from corgipile.tables.arrow.file import ArrowFile
+from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.row_bytes import row_bytes

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from corgipile.errors import BadArgument, MissingFile
 from corgipile.stores.opening import list_objects
 from corgipile.tables.folders import expand_braces, files_of, format_named, is_skipped, kind_named, refuse_several
-from corgipile.tables.formats import formats
-from corgipile.tables.images import ABOUT
+from corgipile.tables.formats.images.folder import ABOUT
+from corgipile.tables.formats.images.remote import ImageObjects
+from corgipile.tables.formats.tfrecord.index import SUFFIXES as TFRECORDS
+from corgipile.tables.formats.tfrecord.index import TEXT_SUFFIXES
 from corgipile.tables.io.files import File
 from corgipile.tables.io.index_cache import INDEX_SUFFIX
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.partitions import SourceFile, is_key, keys_of
-from corgipile.tables.remote_images import ImageObjects
+from corgipile.tables.registry import formats
 from corgipile.tables.table_logs import refuse_logged_keys
-from corgipile.tables.tfrecord.index import SUFFIXES as TFRECORDS
-from corgipile.tables.tfrecord.index import TEXT_SUFFIXES
 from corgipile.urls import GLOB, RemotePath, local_path, parts_of
 
 if TYPE_CHECKING:

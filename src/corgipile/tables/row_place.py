@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from corgipile.tables.formats.text.table import TextTable
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import Table
-from corgipile.tables.text.table import TextTable
 
 __all__ = ["origin", "row_place"]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.arrow_memory import give_back
-from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.remote import in_turn, is_remote
 from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.spans import array_of
 from corgipile.tables.table import Table, even_cuts
 
 __all__ = ["scan", "scan_column"]

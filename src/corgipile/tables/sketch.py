@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.numbered import Numbered
 from corgipile.tables.scan import scan_column
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray, Table, check_columns, type_code
 
 FloatArray = npt.NDArray[np.float64]

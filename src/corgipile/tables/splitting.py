@@ -11,10 +11,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.random import derive, randoms
 from corgipile.sizes import real, whole
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.opening import open as open_table
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.scan import scan
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table, check_columns
 from corgipile.tables.views import mask_rows
 

@@ -1,6 +1,7 @@
 """PyTorch integration: tables as datasets, and samplers and parallel fetching for map-style datasets."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from corgipile.errors import MissingExtra
 
@@ -15,8 +16,10 @@ from corgipile.torch.device import DeviceLoader
 from corgipile.torch.elastic import ElasticLoader
 from corgipile.torch.exchange import PartialExchange
 from corgipile.torch.gradients import h_d_of_module
-from corgipile.torch.linear import train
 from corgipile.torch.sampler import BatchSampler
+
+if TYPE_CHECKING:
+    from corgipile.torch.linear import train
 
 __all__ = [
     "BatchSampler",
@@ -28,3 +31,10 @@ __all__ = [
     "h_d_of_module",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `train` on first use, for the learners take as long to import as the rest."""
+    if name != "train":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("corgipile.torch.linear").train

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, CorruptFile
 from corgipile.loader.budget import columns_of
-from corgipile.tables.arrow.dictionaries import Dictionaries
 from corgipile.tables.encoded import unpack
+from corgipile.tables.formats.arrow.dictionaries import Dictionaries
 from corgipile.tables.io.files import describe, digest, legacy_fingerprints
 from corgipile.tables.values import values as value_batch
 

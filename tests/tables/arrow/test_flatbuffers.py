@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow.flatbuffers import FlatBuffer, read_batch
+from corgipile.tables.formats.arrow.flatbuffers import FlatBuffer, read_batch
 
 
 def metadata_of(rows):

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corgipile.errors import CorruptFile
-from corgipile.tables.arrow import metadata
-from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.arrow.footer import read_footer
-from corgipile.tables.arrow.note import MARK, TAIL, apply_note, write_note
+from corgipile.tables.formats.arrow import metadata
+from corgipile.tables.formats.arrow.file import ArrowFile
+from corgipile.tables.formats.arrow.footer import read_footer
+from corgipile.tables.formats.arrow.note import MARK, TAIL, apply_note, write_note
 from corgipile.tables.io.files import File
 
 

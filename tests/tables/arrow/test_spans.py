@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 
 NO_PANDAS = """
 import sys

@@ -14,7 +14,7 @@ from corgipile import convert
 from corgipile.errors import BadArgument, CorruptFile, MissingFile, UnknownFormat
 from corgipile.tables import ConcatTable
 from corgipile.tables import open as open_table
-from corgipile.tables.arrow.stream import ArrowStream
+from corgipile.tables.formats.arrow.stream import ArrowStream
 from corgipile.tables.io.files import File
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, WriteFailed
-from corgipile.tables.arrow.writer import Writer
+from corgipile.tables.formats.arrow.writer import Writer
 
 
 def rows_of(*sizes):

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from corgipile.tables import open as open_table
-from corgipile.tables import parquet
-from corgipile.tables.arrow import file as arrow
+from corgipile.tables.formats.arrow import file as arrow
+from corgipile.tables.formats.parquet import table as parquet
 from corgipile.tables.io.common import Common
 
 FILES = 40

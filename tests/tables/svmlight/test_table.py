@@ -21,10 +21,10 @@ from corgipile.errors import (
     UnknownFormat,
 )
 from corgipile.tables import open as open_table
+from corgipile.tables.formats.svmlight import index as svmindex
+from corgipile.tables.formats.svmlight import text as svmtext
+from corgipile.tables.formats.svmlight.table import SvmlightTable, stream_batches
 from corgipile.tables.io.files import File
-from corgipile.tables.svmlight import index as svmindex
-from corgipile.tables.svmlight import text as svmtext
-from corgipile.tables.svmlight.table import SvmlightTable, stream_batches
 
 finite32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 row = st.tuples(

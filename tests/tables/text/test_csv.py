@@ -25,8 +25,8 @@ from corgipile.errors import (
 )
 from corgipile.tables import CsvTable
 from corgipile.tables import open as open_table
-from corgipile.tables.text import lines
-from corgipile.tables.text.csv import NULLS
+from corgipile.tables.formats.text import lines
+from corgipile.tables.formats.text.csv import NULLS
 from corgipile.testing import check_table
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9)
@@ -118,7 +118,7 @@ def test_manners(tmp_path, manners):
 
 
 def test_a_table_of_many_lines_is_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.text.table.MAX_RUN_BYTES", 300)
+    monkeypatch.setattr("corgipile.tables.formats.text.table.MAX_RUN_BYTES", 300)
     table = open_table(numbered(tmp_path / "a.csv"))
     assert table.read(3, 150, ["b"]).column(0).to_pylist() == list(range(3, 150))
     assert table.take([199, 0, 7])["b"].to_pylist() == [199, 0, 7]
@@ -174,8 +174,8 @@ def test_what_is_wrong_is_said_at_opening(tmp_path, text, options, kind, message
 
 
 def test_a_value_that_does_not_fit_is_told_by_line_and_column(tmp_path, monkeypatch):
-    monkeypatch.setattr("corgipile.tables.text.types.STRETCH_BYTES", 64)
-    monkeypatch.setattr("corgipile.tables.text.types.MAX_STRETCHES", 2)
+    monkeypatch.setattr("corgipile.tables.formats.text.types.STRETCH_BYTES", 64)
+    monkeypatch.setattr("corgipile.tables.formats.text.types.MAX_STRETCHES", 2)
     path = written(tmp_path / "a.csv", [('a\n"', i if i != 700 else "oops", 0) for i in range(1000)], end="\n")
     table = open_table(path)
     message = r"a.csv, line 1402: column 'b' must be int64 as in the sampled rows, got 'oops'; .*types={'b': 'string'}"

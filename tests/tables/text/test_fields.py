@@ -14,8 +14,8 @@ import corgipile as cp
 from corgipile.errors import BadValue, ParseError
 from corgipile.loader import text
 from corgipile.orders import Riffle
-from corgipile.tables.text.csv import NULLS
-from corgipile.tables.text.fields import number_code, read_numbers
+from corgipile.tables.formats.text.csv import NULLS
+from corgipile.tables.formats.text.fields import number_code, read_numbers
 
 KINDS = [pa.float64(), pa.float32(), pa.int64(), pa.uint64(), pa.int32(), pa.uint16(), pa.int8(), pa.bool_()]
 PLAIN = st.one_of(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import corgipile as cp
 from corgipile import cli, datasets, tables
 from corgipile.errors import BadArgument, ParseError, TableError, UnknownFormat
-from corgipile.tables.text.guess import MAX_SAMPLED_LINES
+from corgipile.tables.formats.text.guess import MAX_SAMPLED_LINES
 
 JSON_LINES = '{"x": 1, "y": 2, "label": 0}\n{"x": 3, "y": 4, "label": 1}\n'
 WABBIT = "1 |f price:.23 sqft:.25\n-1 |f price:.53 sqft:.32\n"

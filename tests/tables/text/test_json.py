@@ -94,8 +94,8 @@ def test_files_that_are_one_table_have_the_keys_of_all(tmp_path):
 
 
 def survey_little(monkeypatch):
-    monkeypatch.setattr("corgipile.tables.text.types.STRETCH_BYTES", 64)
-    monkeypatch.setattr("corgipile.tables.text.types.MAX_STRETCHES", 2)
+    monkeypatch.setattr("corgipile.tables.formats.text.types.STRETCH_BYTES", 64)
+    monkeypatch.setattr("corgipile.tables.formats.text.types.MAX_STRETCHES", 2)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_whole_numbers_beyond_int64_are_kept(tmp_path):
 @pytest.mark.parametrize("key", ['"y": 2', '"y": null', '"z": {}'])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_key_within_a_column_that_no_survey_met(tmp_path, monkeypatch, key, mixed):
-    monkeypatch.setattr("corgipile.tables.text.types.STRETCH_BYTES", 1)
+    monkeypatch.setattr("corgipile.tables.formats.text.types.STRETCH_BYTES", 1)
     odd = ['{"s": {"x": 1}, "q": [1, "a"]}'] if mixed else []
     rows = ['{"s": {"x": 1}, "p": 1}'] * 50 + ['{"s": {"x": 1, %s}, "p": 2}' % key, *odd]  # noqa: UP031 - braces
     (tmp_path / "a.jsonl").write_text("\n".join([*rows, *['{"s": {"x": 1}, "p": 1}'] * 40]) + "\n")

@@ -11,8 +11,8 @@ import pytest
 
 import corgipile as cp
 from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.formats.text import packed
 from corgipile.tables.io.sources import files_read
-from corgipile.tables.text import packed
 
 CSV = b"a,x,y\n" + b"".join(b"NO,%d,%d\n" % (at % 7, at % 2) for at in range(3000))
 LINES = b"".join(json.dumps({"x": at % 7, "y": at % 2}).encode() + b"\n" for at in range(3000))

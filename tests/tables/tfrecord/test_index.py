@@ -13,8 +13,8 @@ from corgipile.errors import (
     RaggedRows,
 )
 from corgipile.tables import open as open_table
-from corgipile.tables.tfrecord import index as recordindex
-from corgipile.tables.tfrecord.table import TFRecordTable
+from corgipile.tables.formats.tfrecord import index as recordindex
+from corgipile.tables.formats.tfrecord.table import TFRecordTable
 
 
 def test_index_is_kept_and_rebuilt(tmp_path, monkeypatch):

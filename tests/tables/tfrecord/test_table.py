@@ -20,9 +20,9 @@ from corgipile.errors import (
     UnknownFormat,
 )
 from corgipile.tables import open as open_table
+from corgipile.tables.formats.tfrecord import index as recordindex
+from corgipile.tables.formats.tfrecord.table import TFRecordTable
 from corgipile.tables.io.files import File
-from corgipile.tables.tfrecord import index as recordindex
-from corgipile.tables.tfrecord.table import TFRecordTable
 
 
 @given(records=st.lists(st.binary(max_size=60), max_size=20), text=st.booleans(), seed=st.integers(0, 2**32))
@@ -97,7 +97,7 @@ def test_columns_are_found(tmp_path, manners):
 
 def test_few_columns_of_many_rows_take_little_memory(tmp_path, monkeypatch):
     table = TFRecordTable(write(tmp_path / "a.tfrecord", numbered(300)))
-    monkeypatch.setattr("corgipile.tables.tfrecord.table.MAX_RUN_BYTES", 1000)
+    monkeypatch.setattr("corgipile.tables.formats.tfrecord.table.MAX_RUN_BYTES", 1000)
     reads = []
     read = File.read
     monkeypatch.setattr(File, "read", lambda file, at, size: reads.append(size) or read(file, at, size))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from corgipile.conversion.writers.form import Form, Settings
-from corgipile.tables.arrow.writer import COMPRESSIONS, TABLE, Writer
+from corgipile.tables.formats.arrow.writer import COMPRESSIONS, TABLE, Writer
 
 __all__ = ["FORM"]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadSchema, BadValue
 from corgipile.outputs import Kind
 from corgipile.sizes import Size, parse_bytes
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray
 
 __all__ = [

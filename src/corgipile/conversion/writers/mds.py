@@ -23,9 +23,9 @@ from corgipile.conversion.writers.form import (
 )
 from corgipile.errors import BadArgument, BadValue
 from corgipile.outputs import Kind
-from corgipile.tables.arrow.spans import flat
-from corgipile.tables.mds.encodings import SHAPES
-from corgipile.tables.mds.table import INDEX
+from corgipile.tables.formats.mds.encodings import SHAPES
+from corgipile.tables.formats.mds.table import INDEX
+from corgipile.tables.spans import flat
 from corgipile.tables.table import fixed_field, is_bytes, is_list
 
 __all__ = ["FORM"]

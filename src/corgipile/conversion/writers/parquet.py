@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from corgipile.conversion.writers.form import Form, Settings, refuse_type
 from corgipile.errors import BadValue
 from corgipile.outputs import Kind
-from corgipile.tables.arrow.grouping import Groups
 from corgipile.tables.encoded import SMALL
+from corgipile.tables.formats.arrow.grouping import Groups
 
 __all__ = ["FORM"]
 

@@ -11,7 +11,7 @@ from corgipile.conversion.writers.form import Form, PartWriter, Settings
 from corgipile.conversion.writers.goals import goal_of
 from corgipile.errors import BadArgument
 from corgipile.outputs import PathLike, refuse_url
-from corgipile.tables.arrow.writer import conform, plain
+from corgipile.tables.formats.arrow.writer import conform, plain
 
 __all__ = ["Parts"]
 

@@ -23,7 +23,7 @@ from corgipile.conversion.writers.form import (
 )
 from corgipile.errors import BadValue
 from corgipile.outputs import Kind
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.spans import flat
 from corgipile.tables.table import is_bytes
 
 __all__ = ["FORM", "frame", "varints"]

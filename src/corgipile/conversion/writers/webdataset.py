@@ -14,10 +14,10 @@ import pyarrow as pa
 from corgipile.conversion.writers.form import Form, Settings, child_of, is_text, missing_row, refuse_type, write_runs
 from corgipile.errors import BadSchema, BadValue
 from corgipile.outputs import Kind
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.formats.webdataset.index import is_integer, split
+from corgipile.tables.formats.webdataset.table import KEY, is_text_name
+from corgipile.tables.spans import flat
 from corgipile.tables.table import is_bytes, is_list
-from corgipile.tables.webdataset.index import is_integer, split
-from corgipile.tables.webdataset.table import KEY, is_text_name
 
 __all__ = ["FORM"]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile
 from corgipile.tables.arrays.stored import Field, InPlace, Stored, row_width
-from corgipile.tables.arrow.spans import array_of
-from corgipile.tables.numpy import nested
+from corgipile.tables.formats.numpy import nested
+from corgipile.tables.spans import array_of
 from corgipile.tables.table import LIMIT, IntArray
 from corgipile.tables.unit_check import sampled_runs
 

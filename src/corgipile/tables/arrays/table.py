@@ -11,10 +11,10 @@ from corgipile.arrow_memory import give_back
 from corgipile.sizes import format_bytes
 from corgipile.tables.arrays.columns import Categorical, Column, Fetch, Numbers
 from corgipile.tables.arrays.stored import check_chunks, decoding_bytes, row_width
-from corgipile.tables.arrow.file import ArrowFile
 from corgipile.tables.checked import Checked
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
 from corgipile.tables.encoded import SpilledTable, Units, group_columns, units_of, unpack_column, write_plain
+from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.files import decoding, describe, digest
 from corgipile.tables.io.pieces import Recent, check_names, merge_cuts, pick, runs_of, take_once
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorgiPileError
 from corgipile.lazy import lazy
-from corgipile.tables.arrow.spans import flat
-from corgipile.tables.arrow.stream import ArrowStream
 from corgipile.tables.concat import ConcatTable
+from corgipile.tables.formats.arrow.stream import ArrowStream
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.partitions import Partition
 from corgipile.tables.row_mask import RowMask
 from corgipile.tables.selection import TakeTable
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table
 from corgipile.tables.views import mask_rows, masks_of, select, slice  # noqa: A004 - of tables
 

@@ -1,20 +1,26 @@
 """Tables of open AnnData, h5py and Zarr objects."""
 
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from corgipile.errors import BadArgument
-from corgipile.tables.anndata import MATRIX
+from corgipile.lazy import lazy
 from corgipile.tables.arrays.sparse import as_values
 from corgipile.tables.concat import DIMS_KEY, FEATURES_KEY
-from corgipile.tables.hdf5.table import hdf5_table
 from corgipile.tables.in_memory import arrays, frames, sparse
 from corgipile.tables.io.spill import Spill
 from corgipile.tables.memory import MemoryTable
 from corgipile.tables.table import Table
-from corgipile.tables.zarr import zarr_table
+
+if TYPE_CHECKING:
+    from corgipile.tables.formats import anndata
+    from corgipile.tables.formats.hdf5 import table as hdf5
+    from corgipile.tables.formats.zarr import table as zarr
+else:
+    anndata = lazy("corgipile.tables.formats.anndata")
+    hdf5, zarr = lazy("corgipile.tables.formats.hdf5.table"), lazy("corgipile.tables.formats.zarr.table")
 
 __all__ = ["of_science"]
 
@@ -37,12 +43,12 @@ def of_science(source: Any, library: str, spill: Spill = None) -> Table | None:
         if source.file.mode != "r":
             source.file.flush()
         group = None if source.name == "/" else source.name
-        return hdf5_table(source.file.filename, group, spill=spill)
+        return hdf5.hdf5_table(source.file.filename, group, spill=spill)
     if library == "zarr" and hasattr(source, "path"):
         root = getattr(attrgetter("store")(source), "root", None)
         if root is None:
             raise BadArgument(f"the {type(source).__name__} of zarr must be in a local folder; read it with array[:]")
-        return zarr_table(root, source.path or None, spill=spill)
+        return zarr.zarr_table(root, source.path or None, spill=spill)
     return None
 
 
@@ -51,16 +57,17 @@ def _of_anndata(cells: Any, spill: Spill) -> Table:
     if cells.isbacked:
         if cells.is_view:
             raise BadArgument("a view of a backed AnnData cannot be opened; open its file, and select rows")
-        return hdf5_table(cells.filename, spill=spill)
-    matrix, metadata = cells.X, {FEATURES_KEY: MATRIX}
+        return hdf5.hdf5_table(cells.filename, spill=spill)
+    matrix, metadata = cells.X, {FEATURES_KEY: anndata.MATRIX}
     if matrix is None:
         cells_columns, metadata = {}, {}
     elif sparse.is_sparse(matrix):
         columns = sparse.of_sparse(matrix.astype(as_values(matrix.dtype), copy=False))
         metadata[DIMS_KEY] = str(matrix.shape[1])
-        cells_columns = {f"{MATRIX}{name.removeprefix('features')}": columns[name] for name in columns.schema.names}
+        names = columns.schema.names
+        cells_columns = {f"{anndata.MATRIX}{name.removeprefix('features')}": columns[name] for name in names}
     else:
-        cells_columns = {MATRIX: arrays.column_of(MATRIX, matrix)}
+        cells_columns = {anndata.MATRIX: arrays.column_of(anndata.MATRIX, matrix)}
     if len(cells.obs.columns):
         obs = frames.of_pandas(cells.obs.rename_axis(index=None))
         cells_columns |= {f"obs/{name}" if name in cells_columns else name: obs[name] for name in obs.schema.names}

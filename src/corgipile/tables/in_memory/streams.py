@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, CorgiPileError, ReadFailed
-from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.arrow.writer import plain
+from corgipile.tables.formats.arrow.file import ArrowFile
+from corgipile.tables.formats.arrow.writer import plain
 from corgipile.tables.in_memory import frames
 from corgipile.tables.io.files import decoding, describe
 from corgipile.tables.io.spill import IN_MEMORY, Section, Spill, SpillFile, SpillWriter, spill_folder

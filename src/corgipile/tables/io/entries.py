@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from corgipile.tables.arrow.spans import flat
 from corgipile.tables.io.common import Common
+from corgipile.tables.spans import flat
 from corgipile.tables.table import IntArray, Table
 
 __all__ = ["Entries"]

@@ -16,14 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
-from corgipile.errors import (
-    CorgiPileError,
-    CorruptFile,
-    MissingFile,
-    ReadFailed,
-    TableError,
-    UnknownFormat,
-)
+from corgipile.errors import CorgiPileError, CorruptFile, MissingFile, ReadFailed, TableError, UnknownFormat
 from corgipile.tables.io.descriptors import BorrowedDescriptor, Descriptor, identity_of
 
 PathLike = str | os.PathLike[str]

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError
 from corgipile.outputs import Kind, replacing
-from corgipile.tables.arrow.file import ArrowFile
-from corgipile.tables.arrow.spans import flat
+from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.files import File, decoding, describe, digest
 from corgipile.tables.memory import MemoryTable
+from corgipile.tables.spans import flat
 from corgipile.tables.table import Table, even_cuts
 from corgipile.urls import RemotePath
 

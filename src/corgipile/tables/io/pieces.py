@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
 from corgipile.nesting import check_types
-from corgipile.tables.arrow.spans import array_of
 from corgipile.tables.io.files import decoding
 from corgipile.tables.layout import LIMIT, IntArray
+from corgipile.tables.spans import array_of
 from corgipile.tables.values import as_type, is_view, viewless
 
 ReadPiece = Callable[[int, int, int], pa.RecordBatch]

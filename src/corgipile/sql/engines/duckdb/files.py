@@ -14,8 +14,8 @@ from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.statements import Source
 from corgipile.sql.tokens import tokenize
-from corgipile.tables.arrow.writer import plain
 from corgipile.tables.databases import quoted
+from corgipile.tables.formats.arrow.writer import plain
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan

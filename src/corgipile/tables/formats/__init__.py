@@ -1,0 +1,1 @@
+"""Table formats: one module or folder each, registered in `corgipile.tables.registry`."""

@@ -1,0 +1,400 @@
+"""Parquet files: small row groups are decoded whole, large ones unpacked in batches to a spill file."""
+
+import contextlib
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corgipile.arrow_memory import frugal, give_back
+from corgipile.errors import CorruptFile, UnknownFormat
+from corgipile.tables.ascending import Span
+from corgipile.tables.checked import Checked
+from corgipile.tables.encoded import (
+    GROUP_BYTES,
+    SMALL,
+    Part,
+    SpilledTable,
+    Units,
+    group_columns,
+    restore_type,
+    units_of,
+    unpack,
+    write_plain,
+)
+from corgipile.tables.even_lists import even_length
+from corgipile.tables.format import Format
+from corgipile.tables.formats.arrow.file import ArrowFile
+from corgipile.tables.formats.parquet import categories as coding
+from corgipile.tables.formats.parquet import pages
+from corgipile.tables.formats.parquet.lengths import Lengths
+from corgipile.tables.io.arriving import Arriving
+from corgipile.tables.io.common import Common
+from corgipile.tables.io.files import PathLike, decoding, describe, digest
+from corgipile.tables.io.pieces import (
+    Recent,
+    check_names,
+    merge_cuts,
+    pick,
+    pick_rows,
+    read_pieces,
+    same_schema,
+    take_pieces,
+)
+from corgipile.tables.io.remote import RemoteFile, file_of, this_scan
+from corgipile.tables.io.side_by_side import side_by_side
+from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
+from corgipile.tables.io.staged import fetch
+from corgipile.tables.table import IntArray, Table
+from corgipile.tables.values import values
+
+MAGIC = b"PAR1"
+SUFFIXES = (".parquet", ".pq")
+SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
+MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
+MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
+BATCH_ROWS, BATCH_BYTES = coding.BATCH_ROWS, 1 << 17  # decoded at a time
+MAX_REPEATS = 8  # plausible bytes of rows per byte of the first ones
+DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
+LEVEL_BYTES, MAX_WORST_BYTES = 4, 16 << 20  # bytes a row for nulls; a row group of longest values in memory
+TIDY_BYTES = 1 << 20  # decoded bytes after which freed pages are returned to the system
+PARSED_RATIO = 11  # parsed bytes of a footer per stored byte
+_footers: Common[Any] = Common(8 << 20, lambda found: PARSED_RATIO * int(found.serialized_size))
+_decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))
+_sampled: Common[pa.RecordBatch | None] = Common(SMALL, lambda rows: int(rows.nbytes) if rows is not None else 0)
+_unpacked: Common[Table] = Common(4, lambda _: 1)
+_readers = threading.local()  # the last reader of each thread, since two threads must not share one
+
+
+class ParquetTable(Checked):
+    """Reads a Parquet file.
+
+    Its natural unit is the row group: a block has at least one. Reading a few rows of a large row group unpacks the
+    requested columns, a few at a time, to a spill file.
+
+    Args:
+        path: The file.
+        spill: Folder for spill files, ``"off"`` for none: row groups are then decoded whole in memory; see
+            `corgipile.tables.io.spill.spill_folder`.
+
+    Example:
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pq.write_table(pa.table({"label": [0, 1, 1]}), f"{folder}/a.parquet", row_group_size=2)
+        ...     ParquetTable(f"{folder}/a.parquet").cuts(1).tolist()
+        [0, 2, 3]
+    """
+
+    columnar, samples_widths = True, False  # each column is read without the others; pages have value counts
+
+    def __init__(self, path: PathLike, spill: Spill = None) -> None:
+        self._file, self.spill, self._spill = file_of(path), spill_folder(spill), spill
+        if self._file.read(0, min(4, self._file.size)) != MAGIC:
+            raise UnknownFormat(f"{self._file.path} is not a Parquet file: it does not begin with {MAGIC!r}")
+        if self._file.size < 12 or self._file.read(self._file.size - 4, 4) != MAGIC:
+            raise CorruptFile(f"{self._file.path} is truncated: it does not end with {MAGIC!r}")
+        with decoding(self._file.path):
+            opened = pages.NumberedFile(self._file.source())
+            metadata = _footers.of(self, "footer", lambda: opened.metadata)
+            self._remote_metadata = metadata if isinstance(self._file, RemoteFile) else None  # never requested again
+            self.schema: pa.Schema = same_schema(opened.schema_arrow)
+            check_names(self.schema, self._file.path)
+            self._chunks, self._bits = pages.chunk_columns(self.schema), pages.bits_of(self.schema)
+            counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            self._bytes = [metadata.row_group(i).total_byte_size for i in range(len(counts))]
+        if any(count < 0 or count > 2**40 for count in counts):
+            raise CorruptFile(f"{self._file.path} is damaged: a row group claims {max(counts, key=abs)} rows")
+        if sum(counts) != metadata.num_rows:
+            raise CorruptFile(f"{self._file.path} has {sum(counts)} rows in its groups, not {metadata.num_rows}")
+        self._starts = np.cumsum([0, *counts], dtype=np.int64)
+        self._widths, self._dictionaries = Recent[float](1 << 16), Recent[int](1 << 16)
+        self._lengths = Recent[list[Lengths]](1 << 12)
+        self._unpacking = threading.Lock()
+
+    def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
+        return ParquetTable, (self._file.path, self._spill)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        return f"ParquetTable({self._file.path!r})"
+
+    @property
+    def _metadata(self) -> Any:
+        """Return the footer, which is read again after eviction from the cache."""
+        if self._remote_metadata is not None:
+            return self._remote_metadata
+        with decoding(self._file.path):
+            return _footers.of(self, "footer", lambda: pages.NumberedFile(self._file.source()).metadata)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all rows, encoded but not compressed."""
+        return sum(self._bytes)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the identity of content, schema and rows."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)))
+
+    def cuts(self, rows: int) -> IntArray:
+        """Cut at row groups, merged to about ``rows`` rows."""
+        return merge_cuts(self._starts, rows)
+
+    def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        return read_pieces(self._starts, start, stop, lambda i, a, b: self._piece(i, a, b, names))
+
+    def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        return take_pieces(self._starts, rows, lambda i, local: self._scattered(i, local, names))
+
+    @property
+    def place(self) -> str:
+        """Return the identity of the file in its present state on this machine."""
+        return self._file.place
+
+    def units(self, columns: Sequence[str]) -> Units | None:
+        """Return the decoded sizes of row groups; columns of varying length are estimated."""
+        counts, names, bits = np.diff(self._starts), list(dict.fromkeys(columns)), self._bits
+        found = units_of(counts, counts * sum(bits[name] / 8 or self._width(name) for name in names))
+        return found and found._replace(dictionary=max(map(self._dictionary, names), default=0))
+
+    def part_rows(self) -> IntArray:
+        """Return the rows of each row group."""
+        return np.diff(self._starts)
+
+    def spans(self, columns: Sequence[str], parts: Sequence[int]) -> dict[str, list[Span]]:
+        """Return the value ranges of columns in row groups, without columns that lack statistics."""
+        groups = [self._metadata.row_group(part) for part in parts]
+        flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
+        ranges = {name: [pages.chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
+        return {name: [span for span in spans if span] for name, spans in ranges.items() if all(spans)}
+
+    def list_width(self, name: str) -> int | None:
+        """Return the length of a list column's rows if the first rows and the value counts of row groups agree."""
+        groups = np.flatnonzero(np.diff(self._starts)).tolist()
+        first = self._head(groups[0], name) if groups else None
+        width = None if first is None else even_length(first.column(0))
+        counts = [self._metadata.row_group(i).column(self._chunks[name][0]).num_values for i in groups]
+        agree = width is not None and (np.array(counts) == np.diff(self._starts)[groups] * width).all()
+        return width if agree else None
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Decode all rows in small batches into sections of a spill file."""
+        self.write_groups(columns, out, range(len(self._bytes)))
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Open the sections that `write_plain` wrote as a table."""
+        return SpilledTable(self, columns, [ArrowFile(next(sections)) for _ in self._together(columns)])
+
+    def batches(self) -> Iterator[pa.RecordBatch] | None:
+        """Decode all columns together, page by page; None if that needs too much memory and spilling is allowed."""
+        groups, names = range(len(self._bytes)), list(self.schema.names)
+        if self.spill is not None and len(self._together(names)) > MAX_DIRECT_GROUPS:
+            return None
+        return self._batches(names, groups)
+
+    def write_groups(self, columns: Sequence[str], out: SpillWriter, groups: range) -> None:
+        """Write the rows of some row groups as sections of a spill file."""
+        rows = int(self._starts[groups.stop] - self._starts[groups.start])
+        together = self._together(columns)
+        with contextlib.closing(self._sections(together, groups, out.in_flight)) as sections:
+            for names, batches in zip(together, sections, strict=True):
+                schema = pick(self.schema, names).remove_metadata()  # the metadata may describe all columns
+                write_plain(out, schema, batches, rows)
+
+    def _together(self, columns: Sequence[str]) -> list[list[str]]:
+        """Group the columns that are decoded together."""
+        counts = np.diff(self._starts)
+        if not counts.size:
+            return [list(columns)]
+        chunks = {name: self._chunks_of(int(counts.argmax()), name) for name in columns}
+        in_pages = {name: sum(pages.page_bytes(self._file, chunk) for chunk in found) for name, found in chunks.items()}
+        batches = {name: int(self._batch_rows([name]) * self._width(name)) for name in columns}
+        return group_columns({name: in_pages[name] + batches[name] for name in columns})
+
+    def _width(self, name: str) -> float:
+        """Return the decoded bytes of a column per row."""
+        bits = self._bits[name]
+        return bits / 8 if bits or not len(self) else self._widths.get(name, lambda: self._estimate_width(name))
+
+    def _estimate_width(self, name: str) -> float:
+        group = int(np.diff(self._starts).argmax())
+        rows = int(self._starts[group + 1] - self._starts[group])
+        plain = sum(one.total for one in self._row_lengths(group, [name])) / rows
+        coded = max(plain, coding.coded_width(self._file, self._chunks_of(group, name), rows))
+        if self._dictionary(name) or coded > SAMPLE_BYTES:  # a sample would decode too much
+            return coded
+        first = self._head(group, name)
+        sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
+        width = max(self._stored_width(group, name), plain, sampled)
+        return coded if coded > MAX_REPEATS * width else width
+
+    def _dictionary(self, name: str) -> int:
+        """Return the minimum bytes of decoding, for a dictionary or a page of any row group; 0 if they are small."""
+        groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
+        if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
+            groups.append(int(np.diff(self._starts).argmax()))
+        find = partial(coding.decoding_bytes, self._file, self._metadata, groups, self._chunks[name])
+        return self._dictionaries.get(name, find)
+
+    def _chunks_of(self, group: int, name: str) -> list[Any]:
+        """Return the column chunks of a column in a row group."""
+        return [*map(self._metadata.row_group(group).column, self._chunks[name])]
+
+    def _stored_width(self, group: int, name: str) -> float:
+        """Return the encoded, uncompressed bytes of a column per row of a row group."""
+        metadata, rows = self._metadata.row_group(group), int(np.diff(self._starts)[group])
+        return sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / rows
+
+    def _head(self, group: int, name: str) -> pa.RecordBatch | None:
+        """Decode the first rows of a column of a row group; recent ones are cached."""
+        rows = max(MIN_HEAD_ROWS, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(self._stored_width(group, name), 1.0))))
+
+        def decode() -> pa.RecordBatch | None:
+            with frugal():
+                return next(self._batches([name], range(group, group + 1), rows), None)
+
+        return _sampled.of(self, (group, name), decode)
+
+    def head(self, name: str, rows: int) -> Iterator[pa.Array]:
+        """Yield a column from its first row, page by page, at most ``rows`` rows at a time."""
+        filled = np.flatnonzero(np.diff(self._starts))
+        if not len(filled):
+            return
+        step = max(MIN_HEAD_ROWS, min(rows, int(SAMPLE_BYTES / max(self._width(name), 1.0))))
+        for batch in self._batches([name], range(int(filled[0]), len(self._starts) - 1), step):
+            yield batch.column(0)
+
+    def _row_lengths(self, group: int, names: Iterable[str]) -> list[Lengths]:
+        """Return the lengths of the rows of a row group, without columns of fixed width."""
+        read = partial(coding.row_lengths, self._file, self._metadata, group)
+        wide = (name for name in names if not self._bits[name])
+        found = (self._lengths.get((group, name), partial(read, self._chunks[name])) for name in wide)
+        return list(itertools.chain.from_iterable(found))
+
+    def _batch_rows(self, names: Sequence[str]) -> int:
+        width = sum(map(self._width, names))
+        return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
+
+    def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
+        step = rows or self._batch_rows(names)
+        if isinstance(self._file, RemoteFile) and rows is None:
+            source = Arriving(self._file, [self._ranges(i, names) for i in groups], this_scan().in_flight).source()
+        else:
+            source = self._file.source() if isinstance(self._file, RemoteFile) else None
+        yield from self._decoded_batches(names, groups, step, source)
+
+    def _sections(self, together: list[list[str]], groups: range, limit: int) -> Generator[Iterable[pa.RecordBatch]]:
+        """Decode columns of row groups, one set of columns after another; remote ones decode while they arrive."""
+        if not isinstance(self._file, RemoteFile):
+            yield from (self._batches(names, groups) for names in together)
+            return
+        parts = [(names, group) for names in together for group in groups]
+        file = Arriving(self._file, [self._ranges(group, names) for names, group in parts], limit)
+
+        def decode(names: list[str], group: int) -> Iterator[pa.RecordBatch]:
+            return self._decoded_batches(names, range(group, group + 1), self._batch_rows(names), file.source())
+
+        makes = (partial(decode, *part) for part in parts)
+        threads = max(1, min(DECODERS, limit // GROUP_BYTES))  # each thread may take this many bytes
+        max_queued = int(limit * QUEUE_SHARE) // threads
+        with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), max_queued)) as runs:
+            for _ in together:
+                yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))
+
+    def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Return the offsets and lengths of the column chunks of a row group."""
+        metadata = self._metadata.row_group(group)
+        ranges = np.array(
+            [pages.chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64
+        )
+        starts, lengths = ranges.reshape(-1, 2).T
+        if (starts < 0).any() or (lengths < 0).any() or (starts > self._file.size - lengths).any():
+            raise CorruptFile(f"{self._file.path} is damaged: row group {group} claims bytes beyond its end")
+        return starts, lengths
+
+    def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
+        schema = pick(self.schema, names)
+        with decoding(self._file.path):
+            untyped = lambda: _footers.of(self, "untyped", lambda: coding.without_types(self._metadata))  # noqa: E731
+            metadata = coding.metadata_for(schema, self._metadata, untyped)
+            file = coding.columns_reader(self, self._file.path, metadata, source)
+            decoded, lengths = 0, [(group, self._row_lengths(group, names)) for group in groups]
+            for batch in coding.in_batches(file, names, lengths, rows):
+                batch.validate(full=True)
+                if (decoded := decoded + batch.nbytes) > TIDY_BYTES:
+                    give_back()
+                    decoded = 0
+                columns = [restore_type(batch.column(field.name), field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _is_large(self, i: int, names: list[str]) -> bool:
+        rows = int(self._starts[i + 1] - self._starts[i])
+        large = sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
+        longest = sum(int(one.longest.max()) for one in self._row_lengths(i, names))
+        return bool(names) and (large or rows * (LEVEL_BYTES + longest) > MAX_WORST_BYTES)
+
+    def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
+        if stop - start == self._starts[i + 1] - self._starts[i]:
+            return self._decode(i, names)
+        if self.spill is not None and self._is_large(i, names):
+            preview = self._preview(i, stop, names)
+            if preview is not None:
+                return preview.slice(start)
+            return self._unpacked_group(i, names, self.spill).read(start, stop, names)
+        return self._group(i, names).slice(start, stop - start)
+
+    def _preview(self, i: int, stop: int, names: list[str]) -> pa.RecordBatch | None:
+        """Return the first rows of a remote row group if only these are requested, as for a preview."""
+        if stop > MIN_HEAD_ROWS or not isinstance(self._file, RemoteFile):
+            return None
+        columns = [head.column(0)[:stop] for name in names if (head := self._head(i, name)) is not None]
+        complete = [*map(len, columns)] == [stop] * len(names)
+        return pa.RecordBatch.from_arrays(columns, schema=pick(self.schema, names)) if complete else None
+
+    def _scattered(self, i: int, rows: IntArray, names: list[str]) -> pa.RecordBatch:
+        if self.spill is not None and self._is_large(i, names):
+            return self._unpacked_group(i, names, self.spill).take(rows, names)
+        return pick_rows(self._group(i, names), rows)
+
+    def _unpacked_group(self, i: int, names: list[str], folder: Path) -> Table:
+        """Return an unpacked row group; recent ones are cached."""
+        part = Part(lambda columns, out: self.write_groups(columns, out, range(i, i + 1)), self.open_plain)
+        with self._unpacking:
+            return _unpacked.of(self, (i, *names), lambda: unpack(part, names, folder))
+
+    def _group(self, i: int, names: list[str]) -> pa.RecordBatch:
+        return _decoded.of(self, (i, *names), lambda: self._decode(i, names))
+
+    def _decode(self, i: int, names: list[str]) -> pa.RecordBatch:
+        with decoding(self._file.path):
+            chunks = [chunk for name in names for chunk in self._chunks[name]]
+            table = self._reader(i, names).reader.read_row_group(i, column_indices=chunks, use_threads=False)
+            table.validate(full=True)
+            rows = int(self._starts[i + 1] - self._starts[i])
+            if table.num_rows != rows:
+                raise CorruptFile(f"{self._file.path}: row group {i} must have {rows} rows, got {table.num_rows}")
+            parts = (table := table.select(names)).to_batches()
+            arrays = parts[0].columns if len(parts) == 1 else [pa.concat_arrays(col.chunks) for col in table.columns]
+            return pa.RecordBatch.from_arrays(arrays, schema=pick(self.schema, names))
+
+    def _reader(self, i: int, names: Sequence[str]) -> Any:
+        """Return the reader of this thread."""
+        if isinstance(self._file, RemoteFile):
+            return pages.NumberedFile(fetch(self._file, self._ranges(i, names)).source(), metadata=self._metadata)
+        if getattr(_readers, "owner", None) != weakref.ref(self):
+            _readers.last = pages.NumberedFile(self._file.source(), metadata=self._metadata)
+            _readers.owner = weakref.ref(self)
+        return _readers.last
+
+
+FORMAT = Format(MAGIC, SUFFIXES, ParquetTable, frozenset({"spill"}))
