@@ -37,12 +37,11 @@ def output(compiler, flags, folder):
 
 
 def builds():
-    """Return compilers with flags; the first compiler's vector widths are compared in the extension: test_sgd.py.
+    """Return a compiler with flags; test_sgd.py compares the first compiler's vector widths in the extension.
 
-    The first without optimisation is what others are compared with, the last is so under sanitizers.
+    Others are compared with the first one's code without optimisation; the sanitizers check the last one's.
     """
-    known = compilers()
-    return [(name, NATIVE) for name in known] + [(name, ["-O1"]) for name in known[-1:]]
+    return [(name, NATIVE) for name in compilers()[-1:]]
 
 
 @pytest.fixture(scope="module")

@@ -76,8 +76,10 @@ def decoding_bytes(file: File, metadata: Any, groups: Iterable[int], columns: Se
     for group in map(metadata.row_group, groups):
         total = page = 0
         for chunk in map(group.column, columns):
-            dictionary, page = _dictionary(file, chunk), max(page, 3 * page_bytes(file, chunk) // 2)
-            total += dictionary.decoding if dictionary is not None else 0
+            dictionary, held = _dictionary(file, chunk), page_bytes(file, chunk)
+            if dictionary is not None:
+                total, held = total + dictionary.decoding, max(0, held - dictionary.nbytes - dictionary.stored)
+            page = max(page, 3 * held // 2, held + (dictionary.nbytes if dictionary is not None else 0))
         most = max(most, total if total > GROUP_BYTES else 0, page if page > LARGE_PAGE else 0)
     return most
 

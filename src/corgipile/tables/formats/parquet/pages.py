@@ -1,16 +1,19 @@
 """Sizes of pages and rows of Parquet columns, from the metadata and page headers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corgipile.errors import CorruptFile
 from corgipile.tables.ascending import Span
 from corgipile.tables.io.files import File
 from corgipile.tables.io.pieces import by_schema
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.varints import varint, zigzag
+from corgipile.tables.table import IntArray
 
 __all__ = [
     "DICTIONARY",
@@ -19,7 +22,7 @@ __all__ = [
     "Page",
     "bits_of",
     "chunk_columns",
-    "chunk_range",
+    "chunk_ranges",
     "chunk_span",
     "page_bytes",
     "pages",
@@ -89,9 +92,13 @@ def chunk_columns(schema: pa.Schema) -> dict[str, range]:
     return ranges
 
 
-def chunk_range(chunk: Any) -> tuple[int, int]:
-    """Return the offset and the bytes of a column chunk."""
-    return min(_page_starts(chunk)), int(chunk.total_compressed_size)
+def chunk_ranges(file: File, chunks: Sequence[Any]) -> tuple[IntArray, IntArray]:
+    """Return the offsets and lengths of column chunks."""
+    ranges = [(min(_page_starts(chunk)), int(chunk.total_compressed_size)) for chunk in chunks]
+    starts, lengths = np.array(ranges, np.int64).reshape(-1, 2).T
+    if (starts < 0).any() or (lengths < 0).any() or (starts > file.size - lengths).any():
+        raise CorruptFile(f"{file.path} is damaged: a column chunk claims bytes beyond its end")
+    return starts, lengths
 
 
 def chunk_span(chunk: Any) -> Span | None:

@@ -228,10 +228,13 @@ class ParquetTable(Checked):
     def _estimate_width(self, name: str) -> float:
         group = int(np.diff(self._starts).argmax())
         rows = int(self._starts[group + 1] - self._starts[group])
-        plain = sum(one.total for one in self._row_lengths(group, [name])) / rows
-        coded = max(plain, coding.coded_width(self._file, self._chunks_of(group, name), rows))
-        if self._dictionary(name) or coded > SAMPLE_BYTES:  # a sample would decode too much
+        chunks, large = self._chunks_of(group, name), self._dictionary(name)
+        coded = coding.coded_width(self._file, chunks, rows)
+        if large and any(chunk.has_dictionary_page for chunk in chunks):  # finding its longest value decodes it
             return coded
+        plain = sum(one.total for one in self._row_lengths(group, [name])) / rows
+        if large or (coded := max(plain, coded)) > SAMPLE_BYTES:  # a sample would decode too much
+            return max(plain, coded)
         first = self._head(group, name)
         sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
         width = max(self._stored_width(group, name), plain, sampled)
@@ -239,11 +242,13 @@ class ParquetTable(Checked):
 
     def _dictionary(self, name: str) -> int:
         """Return the minimum bytes of decoding, for a dictionary or a page of any row group; 0 if they are small."""
+        return self._dictionaries.get(name, lambda: self._find_dictionary(name))
+
+    def _find_dictionary(self, name: str) -> int:
         groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
         if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
             groups.append(int(np.diff(self._starts).argmax()))
-        find = partial(coding.decoding_bytes, self._file, self._metadata, groups, self._chunks[name])
-        return self._dictionaries.get(name, find)
+        return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name]) if groups else 0
 
     def _chunks_of(self, group: int, name: str) -> list[Any]:
         """Return the column chunks of a column in a row group."""
@@ -313,14 +318,7 @@ class ParquetTable(Checked):
 
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Return the offsets and lengths of the column chunks of a row group."""
-        metadata = self._metadata.row_group(group)
-        ranges = np.array(
-            [pages.chunk_range(metadata.column(i)) for name in names for i in self._chunks[name]], np.int64
-        )
-        starts, lengths = ranges.reshape(-1, 2).T
-        if (starts < 0).any() or (lengths < 0).any() or (starts > self._file.size - lengths).any():
-            raise CorruptFile(f"{self._file.path} is damaged: row group {group} claims bytes beyond its end")
-        return starts, lengths
+        return pages.chunk_ranges(self._file, [chunk for name in names for chunk in self._chunks_of(group, name)])
 
     def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
         schema = pick(self.schema, names)
@@ -340,8 +338,10 @@ class ParquetTable(Checked):
     def _is_large(self, i: int, names: list[str]) -> bool:
         rows = int(self._starts[i + 1] - self._starts[i])
         large = sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
+        if large or not names:
+            return large
         longest = sum(int(one.longest.max()) for one in self._row_lengths(i, names))
-        return bool(names) and (large or rows * (LEVEL_BYTES + longest) > MAX_WORST_BYTES)
+        return rows * (LEVEL_BYTES + longest) > MAX_WORST_BYTES
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:
