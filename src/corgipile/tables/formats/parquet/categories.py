@@ -76,10 +76,11 @@ def decoding_bytes(file: File, metadata: Any, groups: Iterable[int], columns: Se
     for group in map(metadata.row_group, groups):
         total = page = 0
         for chunk in map(group.column, columns):
-            dictionary, held = _dictionary(file, chunk), page_bytes(file, chunk)
+            dictionary, in_page = _dictionary(file, chunk), page_bytes(file, chunk)
             if dictionary is not None:
-                total, held = total + dictionary.decoding, max(0, held - dictionary.nbytes - dictionary.stored)
-            page = max(page, 3 * held // 2, held + (dictionary.nbytes if dictionary is not None else 0))
+                total += dictionary.decoding
+                in_page = max(0, in_page - dictionary.nbytes - dictionary.stored)
+            page = max(page, 3 * in_page // 2, in_page + (dictionary.nbytes if dictionary is not None else 0))
         most = max(most, total if total > GROUP_BYTES else 0, page if page > LARGE_PAGE else 0)
     return most
 
