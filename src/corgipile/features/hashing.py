@@ -31,7 +31,7 @@ def is_words(kind: pa.DataType) -> bool:
 class Source:
     """A hashed column: n-grams of ``"words"``, a ``"category"`` by its whole value, or a ``"number"``.
 
-    ``family`` is that of a category in training, see `family_of`; ``fill`` replaces a missing number.
+    ``family`` is the type family of a category's column in training (`family_of`); ``fill`` replaces a missing number.
     """
 
     column: str
@@ -87,7 +87,7 @@ class Hashing:
     def rows(self, columns: Sequence[pa.Array], beside: npt.NDArray[np.float32] | None) -> tuple[pa.Array, pa.Array]:
         """Return the indices and values of rows, lists of int32 and of float32.
 
-        ``beside`` are numbers that follow the 2^bits places, [rows, numbers].
+        ``beside``, [rows, numbers], are features that follow the 2^bits hashed ones.
         """
         rows = len(columns[0])
         ends = np.zeros(rows + 1, np.int32)
