@@ -120,7 +120,7 @@ def run_cases(rank, world, folder, cases=CASES):
         kept = Path(f"{folder}/{number}-{rank}/slots")
         if kept.exists():
             most = plan.size(rank) + plan.max_moved
-            assert kept.stat().st_size <= most * part.places.unit_bytes + part.said["rest"] * part.places.unit_bytes
+            assert kept.stat().st_size <= most * part.places.unit_bytes + part.header["rest"] * part.places.unit_bytes
         else:
             assert len(list((kept.parent / "units").iterdir())) <= plan.size(rank) + plan.max_moved + 1
         found.append(passes)
