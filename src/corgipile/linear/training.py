@@ -97,7 +97,7 @@ class Training(Trainer):
     def _scale_cached(self) -> bool:
         """Standardise cached dense rows once for all epochs; return whether that was done."""
         task = self.task
-        if task.scaling is None or task.inputs.sparse or not self._feeder.kept():
+        if task.scaling is None or task.inputs.sparse or not self._feeder.all_in_memory():
             return False
         rows = self._feeder.buffer.dense(task.inputs.name)
         task.scaling.apply(rows.reshape(len(rows), -1))
