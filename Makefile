@@ -1,34 +1,34 @@
-# Two commands do all their own set-up on a machine with Python >= 3.11 and a C compiler: `make demo`, `make test`.
+# `make demo` and `make test` set themselves up on a machine with Python >= 3.11 and a C compiler.
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 CLANG ?= $(shell command -v clang || command -v cc)
-# A release that is known to work; machines with another kind of accelerator may set TORCH to their own build.
+# A tested release; set TORCH to another build for another kind of accelerator.
 TORCH ?= torch==2.13.0
-# What trains with our datasets; after PyTorch, which they would fetch another build of.
+# Frameworks that the tests train with; installed after PyTorch, else pip may fetch another build of it.
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
 .PHONY: setup demo test check docs memcheck bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
-# What is imported is compiled then, once, and kept: packages hold ten times as much. Where the environment forbids to
-# keep it, each of thousands of processes would compile all it imports, which takes seconds and 15 MB.
+# Bytecode is written at first import, since packages hold ten times as much as is imported. Without stored bytecode,
+# each of thousands of test processes would compile its imports, which takes seconds and 15 MB.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PY) -m pip install --quiet --no-compile
 
 setup: $(VENV)/.installed
 	@$(MAKE) --no-print-directory $(BUILT)
 
-# The kernel is compiled beside the download of PyTorch and what depends on it, which would fetch another build of it.
+# The kernel compiles while PyTorch downloads.
 $(VENV)/.installed: pyproject.toml setup.py
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade "pip>=25.1" "setuptools>=77" wheel
 	$(PY) setup.py --quiet build_ext --inplace & built=$$!; \
 	$(PY) -c "import torch" 2>/dev/null || $(INSTALL) "$(TORCH)" || \
-	    echo "PyTorch is not to be had here; what needs it is skipped"; \
+	    echo "PyTorch is not available here; its tests are skipped"; \
 	! $(PY) -m pip show --quiet torch 2>/dev/null || $(INSTALL) "torchdata>=0.11" $(TRAINERS) || \
-	    echo "$(TRAINERS) are not to be had here; their tests are skipped"; \
+	    echo "$(TRAINERS) are not available here; their tests are skipped"; \
 	wait $$built
 	$(INSTALL) --no-build-isolation --editable ".[all]" --group dev
 	touch $@
@@ -40,31 +40,30 @@ $(BUILT): $(KERNEL)
 demo: setup
 	$(PY) examples/demo.py
 
-# In six processes, for most tests wait for a disk, a server, a compiler or processes of their own: tests that share
-# PostgreSQL's servers; PyTorch; loaders, stores and damage; programs that are compiled; commands, and what measures
-# memory; the rest.
-BESIDE := tests/postgres tests/sql
+# Six processes, since most tests wait for a disk, a server, a compiler or their own processes: databases; PyTorch;
+# loaders, stores and damaged files; compiled programs; commands and memory measurements; the rest.
+DATABASES := tests/postgres tests/sql
 TORCH_TESTS := tests/torch tests/examples
 LOADERS := tests/stores tests/loader tests/tables/test_flips.py
 PROGRAMS := tests/kernel
 COMMANDS := tests/cli tests/test_budget.py tests/test_documents.py
 
-APART := beside torch loaders programs commands
-TEST_beside := $(PY) -m pytest $(BESIDE)
+PARTS := databases torch loaders programs commands
+TEST_databases := $(PY) -m pytest $(DATABASES)
 TEST_torch := $(PY) -m pytest $(TORCH_TESTS)
 TEST_loaders := $(PY) -m pytest $(LOADERS)
 TEST_programs := $(PY) -m pytest $(PROGRAMS)
 TEST_commands := $(PY) -m pytest $(COMMANDS)
-TEST_rest := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(BESIDE) $(TORCH_TESTS) $(LOADERS) $(PROGRAMS) $(COMMANDS))
+TEST_rest := $(PY) -m pytest --doctest-modules $(addprefix --ignore=,$(DATABASES) $(TORCH_TESTS) $(LOADERS) $(PROGRAMS) $(COMMANDS))
 
 test: setup
 	@logs=$$(mktemp -d); \
-	$(foreach part,$(APART),{ $(TEST_$(part)) > $$logs/$(part) 2>&1; echo $$? > $$logs/$(part).rc; } & ) \
+	$(foreach part,$(PARTS),{ $(TEST_$(part)) > $$logs/$(part) 2>&1; echo $$? > $$logs/$(part).rc; } & ) \
 	$(TEST_rest); echo $$? > $$logs/rest.rc; wait; \
-	for part in $(APART); do cat $$logs/$$part; done; codes=$$(cat $$logs/*.rc | sort -u); rm -rf $$logs; test "$$codes" = 0
+	for part in $(PARTS); do cat $$logs/$$part; done; codes=$$(cat $$logs/*.rc | sort -u); rm -rf $$logs; test "$$codes" = 0
 
-# One part alone: `make test-beside` and so on.
-$(addprefix test-,$(APART) rest): test-%: setup
+# A single part: `make test-databases` and so on.
+$(addprefix test-,$(PARTS) rest): test-%: setup
 	$(TEST_$*)
 
 check: setup
@@ -76,7 +75,7 @@ check: setup
 	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
 	done
 
-# The site, in build/site; a link or a name that leads nowhere fails.
+# The site, in build/site; broken links and names fail.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
@@ -84,7 +83,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	$(PY) -m pip install --quiet --group docs
 	touch $@
 
-# A part of the tests of PostgreSQL's extension under valgrind, minutes long; of one vector width, which valgrind knows.
+# Some tests of the PostgreSQL extension under valgrind (minutes), compiled for one vector width that valgrind supports.
 memcheck: setup
 	CORGIPILE_VALGRIND=1 EXTRA_CFLAGS="-O1 -g -DCP_NO_CLONES -DUSE_ASSERT_CHECKING" CORGIPILE_INTERRUPTIONS=3 \
 	    $(PY) -m pytest tests/postgres -k "regress or awkward or (same_seed and (real or words)) or (interrupted and cancel)"

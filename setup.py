@@ -17,7 +17,7 @@ HEADERS = sorted(str(path.relative_to(HERE)) for part in ("kernel", "src") for p
 
 
 class BuildPy(build_py):
-    """Puts the C sources that `corgipile pg` compiles beside the package; a checkout has them where they are."""
+    """Packs the C sources that `corgipile pg` compiles; a checkout already has them."""
 
     def run(self) -> None:
         """Build the modules, then copy the sources."""
@@ -31,35 +31,35 @@ class BuildPy(build_py):
 
 
 class BuildExt(build_ext):
-    """Compiles the kernel; for a checkout that is installed as it is not once more what `build_ext --inplace` made."""
+    """Compiles the kernel; an editable install reuses an up-to-date result of `build_ext --inplace`."""
 
     def build_extension(self, ext: Extension) -> None:
-        """Compile, or take what is newer than its sources."""
-        there, made = Path(self.get_ext_fullpath(ext.name)), HERE / "src" / self.get_ext_filename(ext.name)
+        """Compile, or copy a build that is newer than its sources."""
+        target, built = Path(self.get_ext_fullpath(ext.name)), HERE / "src" / self.get_ext_filename(ext.name)
         newest = max(Path(path).stat().st_mtime for path in (*ext.sources, *ext.depends, __file__))
-        fresh = self.editable_mode and made.exists() and made.stat().st_mtime > newest
+        fresh = self.editable_mode and built.exists() and built.stat().st_mtime > newest
         if not fresh or os.environ.get("CORGIPILE_CFLAGS"):
-            self.compiler.compile = self._side_by_side(self.compiler.compile)
+            self.compiler.compile = self._in_parallel(self.compiler.compile)
             super().build_extension(ext)
             return
-        self.mkpath(str(there.parent))
-        self.copy_file(str(made), str(there))
+        self.mkpath(str(target.parent))
+        self.copy_file(str(built), str(target))
 
     @staticmethod
-    def _side_by_side(compile_all: Any) -> Any:
-        """Return what compiles each file by itself, as many at a time as there are cores: two take most of the time."""
+    def _in_parallel(compile_all: Any) -> Any:
+        """Return a compiler of one file per core at a time."""
 
-        def compiled(sources: list[str], *given: Any, **named: Any) -> list[str]:
-            first = compile_all(sources[:1], *given, **named)  # which makes the folder
+        def compile_each(sources: list[str], *arguments: Any, **keywords: Any) -> list[str]:
+            first = compile_all(sources[:1], *arguments, **keywords)  # creates the folder
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                rest = pool.map(lambda one: compile_all([one], *given, **named), sources[1:])
-                return [*first, *(made for some in rest for made in some)]
+                others = pool.map(lambda source: compile_all([source], *arguments, **keywords), sources[1:])
+                return [*first, *(path for paths in others for path in paths)]
 
-        return compiled
+        return compile_each
 
 
 def long_description() -> str:
-    """Return README.md as a package index can show it: without pictures and links to files of the repository."""
+    """Return README.md for a package index: without pictures and links to files of the repository."""
     text = (HERE / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"^!\[[^\]]*\]\((?!https?://)[^)]*\)\n\n", "", text, flags=re.MULTILINE)
     return re.sub(r"(?<!!)\[([^\]]+)\]\((?!https?://)[^)]*\)", r"\1", text)
@@ -83,7 +83,7 @@ setup(
                 "-O3",
                 "-g0",
                 "-ffp-contract=off",
-                "-fno-math-errno",  # roots are taken of vectors, then; the bits are the same
+                "-fno-math-errno",  # vectorises square roots, with the same bits
                 "-fvisibility=hidden",
                 *shlex.split(os.environ.get("CORGIPILE_CFLAGS", "")),
             ],

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "io/items.h"
-#include "io/picks.h"
+#include "io/row_mask.h"
 #include "io/pread.h"
 
 #define CP_LISTS_PER_THREAD 128 /* runs whose offsets are worth another thread */

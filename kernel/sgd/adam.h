@@ -84,7 +84,7 @@ CP_INLINE void CP(adam_outputs)(cp_sgd *s, const int32_t *index, const REAL *x, 
 {
     REAL *v = CP_AT(s, REAL, w), *means = CP_AT(s, REAL, means), *sums = CP_AT(s, REAL, sums);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0, at = index[i] * s->apart; k < s->padded; k += CP_QUAD) {
+        for (int64_t k = 0, at = index[i] * s->stride; k < s->padded; k += CP_QUAD) {
             QUAD w, g, m, sum;
             memcpy(&w, v + at + k, sizeof w);
             memcpy(&g, gradient ? x + index[i] * s->padded + k : factor + k, sizeof g);
@@ -110,15 +110,15 @@ CP_INLINE void CP(adam_biases)(cp_sgd *s, const REAL *slope, const CP(adam_by) b
 }
 
 /* Update by a dense row or by factor[0] times a gradient; arguments are those of CP(update_dense). */
-CP_INLINE void CP(adam_dense)(cp_sgd *s, const REAL *x, int64_t apart, const REAL *factor, const REAL *slope,
+CP_INLINE void CP(adam_dense)(cp_sgd *s, const REAL *x, int64_t stride, const REAL *factor, const REAL *slope,
                               const CP(bits_type) *keep, REAL rate, REAL h)
 {
-    CP(adam_by) by = {apart ? *factor : 1, rate};
+    CP(adam_by) by = {stride ? *factor : 1, rate};
     CP(adam_biases)(s, slope, by);
     by.h = h;
     for (int64_t k = 0; k < s->outputs; k++) {
-        by.factor = factor[apart ? 0 : k];
-        CP(adam_output)(s, k, x + k * apart, by, keep);
+        by.factor = factor[stride ? 0 : k];
+        CP(adam_output)(s, k, x + k * stride, by, keep);
     }
 }
 

@@ -1,13 +1,13 @@
 /* Template: dense rows, one update per batch by the mean gradient of `batch` rows. A batch continues across calls. */
 
 /* Add the product of each row and its slope to a gradient, in row order; slopes may be strided. */
-CP_INLINE void CP(gather_gradient)(REAL *grad, const char *const *row, const REAL *slope, int64_t apart, int64_t rows,
+CP_INLINE void CP(gather_gradient)(REAL *grad, const char *const *row, const REAL *slope, int64_t stride, int64_t rows,
                                    int64_t packs, const CP(bits_type) *keep)
 {
     for (int64_t j = 0; j < packs; j++) {
         PACK sum = CP(load)(grad + j * CP_LANES);
         for (int64_t r = 0; r < rows; r++)
-            sum = CP(add_scaled)(sum, slope[r * apart], CP(row_pack)((const REAL *)row[r], j, packs, keep));
+            sum = CP(add_scaled)(sum, slope[r * stride], CP(row_pack)((const REAL *)row[r], j, packs, keep));
         CP(store)(grad + j * CP_LANES, sum);
     }
 }

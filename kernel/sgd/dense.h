@@ -26,11 +26,11 @@ CP_INLINE void CP(rescaled)(cp_sgd *s)
 
 static CP_NOINLINE void CP(renormalise)(cp_sgd *s)
 {
-    const int64_t lines = s->sparse ? s->features : s->outputs, apart = s->sparse ? s->apart : s->padded;
+    const int64_t lines = s->sparse ? s->features : s->outputs, stride = s->sparse ? s->stride : s->padded;
     REAL scale = (REAL)s->scale, *v = CP_AT(s, REAL, w);
     for (int64_t i = 0; i < lines; i++)
         for (int64_t j = 0; j < s->padded; j++)
-            v[i * apart + j] *= scale;
+            v[i * stride + j] *= scale;
     CP(rescaled)(s);
 }
 

@@ -131,7 +131,7 @@ static inline void cp_sgd_teams(cp_sgd *const *s, int64_t count, int64_t m, cons
 /* Train models of several folds at once on some rows, as long as no error occurs. Returns how many rows are then learnt
  * by the models that visit them. Sets `status` and `done` of each. */
 static inline int64_t cp_sgd_learn_at_once_folds(cp_sgd *const *s, int count, const cp_rows *rows,
-                                                 const cp_model_folds *apart, int *status, int64_t *done)
+                                                 const cp_model_folds *folds, int *status, int64_t *done)
 {
     int ok = rows->m > 1 && !rows->weight && cp_slots_fit(rows->visit, rows->m, rows->slots), left_out = -1;
     cp_rows first = *rows;
@@ -139,7 +139,7 @@ static inline int64_t cp_sgd_learn_at_once_folds(cp_sgd *const *s, int count, co
     for (int k = 0; k < count; k++) {
         status[k] = CP_SGD_OK;
         done[k] = 0;
-        if (apart->model_fold[k] != apart->of[0]) {
+        if (folds->model_fold[k] != folds->of[0]) {
             status[k] = cp_sgd_learn(s[k], &first, &done[k]);
             continue;
         }
@@ -151,7 +151,7 @@ static inline int64_t cp_sgd_learn_at_once_folds(cp_sgd *const *s, int count, co
     }
     for (int k = 0; k < count; k++)
         ok &= status[k] == CP_SGD_OK;
-    return ok ? cp_sgd_learn_at_once(s, count, rows, apart) : first.m;
+    return ok ? cp_sgd_learn_at_once(s, count, rows, folds) : first.m;
 }
 
 /* Copy the visits from `from` on that are of a fold, or of all others, to p->visit. Returns rows of these. */
@@ -189,13 +189,13 @@ static inline void cp_sgd_learn_shared(cp_sgd *const *s, int count, const cp_row
                                        const uint8_t *model_fold, const cp_parts *p, int *status, int64_t *done)
 {
     uint8_t mine[CP_MAX_MODELS];
-    const cp_model_folds apart = {mine, p->number, cp_sgd_number_parts(rows, count, of, model_fold, p, mine)};
-    if (apart.count == 1) { /* rows that no model visits must not be read: no model would reject their values */
+    const cp_model_folds folds = {mine, p->number, cp_sgd_number_parts(rows, count, of, model_fold, p, mine)};
+    if (folds.count == 1) { /* rows that no model visits must not be read: no model would reject their values */
         const cp_rows some = cp_sgd_visits_of(rows, 0, of, model_fold[0], 0, p);
         cp_sgd_learn_all(s, count, &some, status, done);
         return;
     }
-    const int64_t learnt_at_once = cp_sgd_learn_at_once_folds(s, count, rows, &apart, status, done);
+    const int64_t learnt_at_once = cp_sgd_learn_at_once_folds(s, count, rows, &folds, status, done);
     for (int k = 0; k < count; k++) {
         int64_t visited = 0, more = 0;
         if (status[k])

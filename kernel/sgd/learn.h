@@ -84,7 +84,7 @@ static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int 
         s->scale = s->inverse = 1;
     for (int64_t k = 0; k < s->outputs; k++)
         for (int64_t j = 0; j < s->features; j++) {
-            REAL *at = s->sparse ? v + j * s->apart + k : v + k * s->padded + j;
+            REAL *at = s->sparse ? v + j * s->stride + k : v + k * s->padded + j;
             if (into)
                 *at = coef[k * s->features + j];
             else

@@ -46,7 +46,7 @@ CP_INLINE double CP(squares_of)(const cp_sgd *s, const int32_t *index, int64_t n
     const REAL *v = CP_AT(s, const REAL, w);
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0, at = (index ? index[i] : i) * s->apart; k < s->outputs; k++)
+        for (int64_t k = 0, at = (index ? index[i] : i) * s->stride; k < s->outputs; k++)
             sum += (double)v[at + k] * (double)v[at + k];
     return sum;
 }

@@ -90,9 +90,9 @@ typedef struct {
 /* Train models at once on the rows from visit[1] on, as long as no error occurs. The models that visit the first row
  * must have learnt it, so that they hold back the same update; so must the others with theirs. Returns the number of
  * rows learnt, which their row totals do not include. With sets of labels, each model has the label after that of the
- * previous model. `apart`: NULL if all models visit all rows. */
+ * previous model. `folds`: NULL if all models visit all rows. */
 static inline int64_t cp_sgd_learn_at_once(cp_sgd *const *s, int count, const cp_rows *rows,
-                                           const cp_model_folds *apart)
+                                           const cp_model_folds *folds)
 {
     const cp_multi_model_code *code = cp_multi_model_code_of(s[0], count);
     double each[CP_CHUNK_ROWS * CP_MAX_MODELS];
@@ -105,14 +105,14 @@ static inline int64_t cp_sgd_learn_at_once(cp_sgd *const *s, int count, const cp
     c.each = r.set ? each : NULL;
     c.part = NULL;
     c.before = c.older = cp_dense_row(s[0], &r, r.visit[0]);
-    c.left_out = apart ? apart->of[0] : 0;
-    for (int k = count - 1; apart && k >= 0; k--)
-        if (apart->model_fold[k] == c.left_out)
+    c.left_out = folds ? folds->of[0] : 0;
+    for (int k = count - 1; folds && k >= 0; k--)
+        if (folds->model_fold[k] == c.left_out)
             c.older = CP_AT(s[k], const char, prev);
-    code->assemble(s, count, apart ? apart->model_fold : NULL, memory);
+    code->assemble(s, count, folds ? folds->model_fold : NULL, memory);
     while (done < r.m) {
         cp_prepare(s[0], &r, done, CP_CHUNK_ROWS, &c);
-        c.part = apart ? apart->of + done : NULL;
+        c.part = folds ? folds->of + done : NULL;
         if (r.set)
             cp_labels_per_model(s[0], count, &r, done, &c, each);
         const int64_t learnt = code->learn(s, memory, &c);

@@ -20,16 +20,16 @@ static inline int64_t cp_sgd_counts(const cp_sgd *s) { return s->rule == CP_MOME
 /* List the state's arrays besides the weights; returns their number. */
 static inline int cp_sgd_planes(const cp_sgd *s, cp_plane *planes)
 {
-    const int64_t output = s->sparse ? 1 : s->padded, apart = s->sparse ? s->apart : 1;
+    const int64_t output = s->sparse ? 1 : s->padded, stride = s->sparse ? s->stride : 1;
     int count = 0;
     if (s->averaged)
         planes[count++] = (cp_plane){s->mean, s->mean_bias, sizeof(double), 0, output, s->sparse ? s->padded : 1};
     if (s->rule != CP_SAME)
-        planes[count++] = (cp_plane){s->sums, s->sum_bias, s->bytes, 0, output, apart};
+        planes[count++] = (cp_plane){s->sums, s->sum_bias, s->bytes, 0, output, stride};
     if (s->rule == CP_NORMALIZED)
-        planes[count++] = (cp_plane){s->inv, 0, s->bytes, 1, 0, apart};
+        planes[count++] = (cp_plane){s->inv, 0, s->bytes, 1, 0, stride};
     if (s->rule == CP_MOMENTS)
-        planes[count++] = (cp_plane){s->means, s->mean_biases, s->bytes, 0, output, apart};
+        planes[count++] = (cp_plane){s->means, s->mean_biases, s->bytes, 0, output, stride};
     return count;
 }
 
@@ -104,7 +104,7 @@ static inline void cp_sgd_forget(cp_sgd *s)
 {
     memset(CP_AT(s, char, mean), 0, s->size - s->mean); /* `mean` and all that the layout places after it */
     if (s->sparse)
-        memset(CP_AT(s, char, w), 0, (size_t)(s->apart * s->features * s->bytes));
+        memset(CP_AT(s, char, w), 0, (size_t)(s->stride * s->features * s->bytes));
     s->taken = s->since = s->counted = 0;
     s->seen = s->norm = s->slopes = s->open = s->owed = 0;
     s->fade[0] = s->fade[1] = 1;

@@ -109,8 +109,7 @@ CP_INLINE double CP(take_in_records)(cp_sgd *s, const int32_t *index, const REAL
     return (double)seen.norm;
 }
 
-/* Return the values and record addresses from feature i on, for a row or for a gradient, whose values are stored by
- * feature. */
+/* Return the values and record addresses of the quad from entry i on. A gradient stores its values by feature. */
 CP_INLINE QUAD CP(records_of)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, int gradient, int64_t i,
                               REAL *none, REAL **at)
 {

@@ -49,7 +49,7 @@ CP_RULE(LANE, CP(lane_bits), LANE, each) /* each lane a model with its own step 
 /* Rescale the weights of features that exceed their largest value so far. */
 static CP_NOINLINE void CP(enlarge)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n)
 {
-    const int64_t feature = s->sparse ? s->apart : 1, output = s->sparse ? 1 : s->padded;
+    const int64_t feature = s->sparse ? s->stride : 1, output = s->sparse ? 1 : s->padded;
     REAL *inv = CP_AT(s, REAL, inv), *v = CP_AT(s, REAL, w);
     const REAL least = CP_BYTES == 4 ? (REAL)1e-37 : (REAL)1e-307;
     for (int64_t i = 0; i < n; i++) {
@@ -93,7 +93,7 @@ CP_INLINE REAL CP(norm_sparse)(const cp_sgd *s, const int32_t *index, const REAL
     REAL sum[4] = {0, 0, 0, 0};
     int exceeded = 0;
     for (int64_t i = 0; i < n; i++) {
-        const REAL a = x[i] < 0 ? -x[i] : x[i], by = inv[index[i] * s->apart], t = a * by;
+        const REAL a = x[i] < 0 ? -x[i] : x[i], by = inv[index[i] * s->stride], t = a * by;
         exceeded |= (t > 1) | ((by == 0) & (a > 0));
         sum[i % 4] += t * t;
     }
@@ -125,7 +125,7 @@ static CP_NOINLINE void CP(pay)(cp_sgd *s, const int32_t *index, int64_t n)
         const REAL owed = (REAL)(s->owed - paid[j]);
         paid[j] = s->owed;
         for (int64_t k = 0; k < s->outputs && owed > 0; k++) {
-            REAL *at = v + j * s->apart + k;
+            REAL *at = v + j * s->stride + k;
             *at = *at > owed ? *at - owed : *at < -owed ? *at + owed : 0;
         }
     }
@@ -207,7 +207,7 @@ CP_INLINE void CP(move_outputs)(cp_sgd *s, const int32_t *index, const REAL *x, 
     REAL *v = CP_AT(s, REAL, w), *sums = CP_AT(s, REAL, sums);
     const REAL *inv = CP_AT(s, const REAL, inv);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0, at = index[i] * s->apart; k < s->padded; k += CP_QUAD) {
+        for (int64_t k = 0, at = index[i] * s->stride; k < s->padded; k += CP_QUAD) {
             const REAL *grad = x + (gradient ? index[i] * s->padded + k : i);
             QUAD w, g, sum;
             memcpy(&w, v + at + k, sizeof w);
@@ -243,26 +243,26 @@ CP_INLINE void CP(move_biases)(cp_sgd *s, const REAL *slope, REAL factor, REAL r
     case CP_MOMENTS: break; \
     }
 
-CP_INLINE void CP(apply_dense)(cp_sgd *s, const REAL *x, int64_t apart, const REAL *factor, int64_t packs,
+CP_INLINE void CP(apply_dense)(cp_sgd *s, const REAL *x, int64_t stride, const REAL *factor, int64_t packs,
                                const CP(bits_type) *keep, const REAL *slope, REAL rate, REAL h, const enum cp_rule rule)
 {
     for (int64_t k = 0; k < s->outputs; k++)
-        CP(move_dense)(s, k, x + k * apart, factor[apart ? 0 : k], h, packs, keep, rule);
-    CP(move_biases)(s, slope, apart ? *factor : 1, rate, rule);
+        CP(move_dense)(s, k, x + k * stride, factor[stride ? 0 : k], h, packs, keep, rule);
+    CP(move_biases)(s, slope, stride ? *factor : 1, rate, rule);
 }
 
 /* Update by a dense row and its slopes, or by factor[0] times a gradient.
- * `apart`: the distance between the outputs of a gradient, 0 for a row. */
-static CP_NOINLINE void CP(update_dense)(cp_sgd *s, const REAL *x, int64_t apart, const REAL *factor, const REAL *slope,
-                                         const CP(bits_type) *keep)
+ * `stride`: the distance between the outputs of a gradient, 0 for a row. */
+static CP_NOINLINE void CP(update_dense)(cp_sgd *s, const REAL *x, int64_t stride, const REAL *factor,
+                                         const REAL *slope, const CP(bits_type) *keep)
 {
     REAL rate, h;
-    if (!apart)
+    if (!stride)
         CP(note_slopes)(s, slope);
     CP(begin_update)(s, &rate, &h);
     if (s->rule == CP_MOMENTS)
-        CP(adam_dense)(s, x, apart, factor, slope, keep, rate, h);
-    CP_BY_RULE(CP(apply_dense), s, x, apart, factor, s->padded / CP_LANES, keep, slope, rate, h)
+        CP(adam_dense)(s, x, stride, factor, slope, keep, rate, h);
+    CP_BY_RULE(CP(apply_dense), s, x, stride, factor, s->padded / CP_LANES, keep, slope, rate, h)
     if (s->max_norm > 0)
         CP(keep_within)(s, CP(squares_dense)(s, keep));
 }
@@ -270,7 +270,7 @@ static CP_NOINLINE void CP(update_dense)(cp_sgd *s, const REAL *x, int64_t apart
 CP_INLINE void CP(apply_sparse)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, int gradient,
                                 const REAL *factor, const REAL *slope, REAL rate, REAL h, const enum cp_rule rule)
 {
-    if (s->apart == 1)
+    if (s->stride == 1)
         for (int64_t i = 0; i < n; i++)
             CP_AT(s, REAL, w)[index[i]] -= h * (x[gradient ? index[i] : i] * *factor);
     else if (s->outputs == 1)

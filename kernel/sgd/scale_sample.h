@@ -27,9 +27,8 @@ typedef struct {
 
 typedef struct {
     enum cp_scales scales;
-    double length, apart;       /* mean squared length of a row; ratio of the largest feature's size to the
-                                 * smallest's */
-    double aside;               /* share of squared means in mean squares, averaged over features */
+    double length, scale_ratio; /* mean squared length of a row; size of the largest feature over the smallest's */
+    double mean_share;          /* share of squared means in mean squares, averaged over features */
     double least;               /* mean square of the smallest feature's non-zero values */
     int64_t largest, smallest;  /* features that vary; flags only if they are too small; -1: none */
 } cp_scale_result;
@@ -86,7 +85,7 @@ static inline cp_scale_result cp_scale_sample_end(const cp_scale_sample *k, int6
     int64_t rarest = -1;
     for (int64_t j = 0; j < k->width && k->rows > 0; j++) {
         const double square = squares[j] / seen, size = squares[j] / (seen - zeros[j]);
-        const double aside = sum[j] / seen * (sum[j] / squares[j]);
+        const double mean_share = sum[j] / seen * (sum[j] / squares[j]);
         const int varies = most[j] > least[j] && squares[j] > 0;
         const int flag = varies && least[j] >= 0 && most[j] <= 1 && squares[j] == sum[j];
         if (!flag)
@@ -101,14 +100,14 @@ static inline cp_scale_result cp_scale_sample_end(const cp_scale_sample *k, int6
             rarest = rarest < 0 || squares[j] < squares[rarest] ? j : rarest;
             rare++, met += square;
         } else
-            full++, result.aside += aside;
+            full++, result.mean_share += mean_share;
         if (!flag) /* minus the expected value for a true mean of 0 */
-            shared += aside / (aside < 1 - 1e-12 ? 1 - aside : 1e-12) - 1 / seen;
+            shared += mean_share / (mean_share < 1 - 1e-12 ? 1 - mean_share : 1e-12) - 1 / seen;
     }
-    result.aside /= full > 0 ? full : 1;
+    result.mean_share /= full > 0 ? full : 1;
     if (result.smallest >= 0)
-        result.apart = sqrt(large) / sqrt(result.least);
-    if (result.apart >= CP_LOOK_MAX_RATIO)
+        result.scale_ratio = sqrt(large) / sqrt(result.least);
+    if (result.scale_ratio >= CP_LOOK_MAX_RATIO)
         result.scales = CP_SCALES_DIFFER;
     else if (result.least * learnt < CP_LOOK_MIN_SQUARES)
         result.scales = CP_FEATURES_SMALL;
@@ -117,7 +116,7 @@ static inline cp_scale_result cp_scale_sample_end(const cp_scale_sample *k, int6
         result.smallest = rarest, result.least = squares[rarest] / seen;
     } else if (result.length >= CP_LOOK_MAX_LENGTH * (numbers > 10 ? numbers : 10))
         result.scales = CP_ROWS_LONG;
-    else if (result.aside >= CP_LOOK_MAX_MEAN || learnt < CP_LOOK_MIN_SQUARES * (1 + shared))
+    else if (result.mean_share >= CP_LOOK_MAX_MEAN || learnt < CP_LOOK_MIN_SQUARES * (1 + shared))
         result.scales = CP_ROWS_OFF_CENTRE;
     return result;
 }

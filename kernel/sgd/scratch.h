@@ -72,16 +72,15 @@ CP_INLINE int CP(any_model)(CP(lane_bits) bits)
     return CP(any)(hit);
 }
 
-/* Set which models belong to which fold. `place` has the fold of each model, from 0 on, or is NULL for a single
- * fold. */
-CP_INLINE void CP(assign_folds)(SCRATCH *t, int count, const uint8_t *assign_folds)
+/* Assign models to folds. `fold` has the ascending fold of each model, or is NULL for a single fold. */
+CP_INLINE void CP(assign_folds)(SCRATCH *t, int count, const uint8_t *fold)
 {
-    t->parts = assign_folds ? assign_folds[count - 1] + 1 : 1;
+    t->parts = fold ? fold[count - 1] + 1 : 1;
     t->first[t->parts] = count;
     for (int k = 0; k < CP_LANE_MODELS; k++)
         CP_MODEL_ENTRY(t->number, k) = (uint64_t)k;
     for (int k = count - 1; k >= 0; k--)
-        t->first[assign_folds ? assign_folds[k] : 0] = k;
+        t->first[fold ? fold[k] : 0] = k;
     for (int p = 0; p <= t->parts; p++)
         t->visitors[p] = ~(CP(lane_bits)){0};
     for (int p = 0; p < t->parts; p++)

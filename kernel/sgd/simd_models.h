@@ -3,7 +3,7 @@
  * bits that it gets alone: sums across a single model's lanes are taken here vector by vector in the same order, and
  * the loss of all models is computed at once.
  *
- * All models read the same rows. With several folds (`apart`), a row changes no bit of the models of its own fold,
+ * All models read the same rows. With several folds (`by_fold`), a row changes no bit of the models of its own fold,
  * and their pending update waits. That update belongs to the last row outside their fold, so at most two rows are
  * pending. */
 
@@ -83,20 +83,20 @@ typedef struct { const REAL *row, *older; CP(lane_bits) by; } CP(held_type);
 #define HELD CP(held_type)
 
 /* Apply the pending updates, which do not wait for the slope. */
-CP_INLINE void CP(moves)(SCRATCH *t, const HELD *of, CP(lane_bits) go, const int rooted, const int apart)
+CP_INLINE void CP(moves)(SCRATCH *t, const HELD *of, CP(lane_bits) go, const int rooted, const int by_fold)
 {
     const LANE h = t->h;
     for (int64_t j = 0; j < t->features; j++) {
         const LANE row = CP(lanes)(of->row[j]), q = rooted  ? t->of[j].q
-                                                    : apart ? CP(choose)(of->by, row, CP(lanes)(of->older[j]))
+                                                    : by_fold ? CP(choose)(of->by, row, CP(lanes)(of->older[j]))
                                                             : row;
-        t->of[j].v -= apart ? CP(select_models)(go, h * q) : h * q;
+        t->of[j].v -= by_fold ? CP(select_models)(go, h * q) : h * q;
     }
 }
 
 /* Return the sums of products of a row with the pending rows, plus `unit`. */
 CP_INLINE LANE CP(products_held)(const PACK *x, const HELD *of, const CP(bits_type) * keep, LANE unit, const int packs,
-                                 const int apart)
+                                 const int by_fold)
 {
     PACK p[CP_NARROW_PACKS], older[CP_NARROW_PACKS];
     CP(load_row)(p, of->row, keep, packs);
@@ -104,7 +104,7 @@ CP_INLINE LANE CP(products_held)(const PACK *x, const HELD *of, const CP(bits_ty
     for (int j = 1; j < packs; j++)
         a = CP(add_product)(a, p[j], x[j]);
     const LANE sum = CP(lanes)(CP(sum)(a)[0]) + unit;
-    if (!apart)
+    if (!by_fold)
         return sum;
     CP(load_row)(older, of->older, keep, packs);
     a = CP(multiply)(older[0], x[0]);
@@ -234,29 +234,30 @@ CP_INLINE void CP(labels_of)(const cp_chunk *c, int64_t i, LANE *y, DOUBLES *exa
 }
 
 /* Hold the update of a row back for the models that visit it. */
-CP_INLINE void CP(hold)(SCRATCH *t, LANE g, LANE h, CP(lane_bits) go, const int apart)
+CP_INLINE void CP(hold)(SCRATCH *t, LANE g, LANE h, CP(lane_bits) go, const int by_fold)
 {
-    t->g = apart ? CP(choose)(go, g, t->g) : g;
-    t->h = apart ? CP(choose)(go, h, t->h) : h;
+    t->g = by_fold ? CP(choose)(go, g, t->g) : g;
+    t->h = by_fold ? CP(choose)(go, h, t->h) : h;
 }
 
 /* Learn the rows of a chunk. Returns the number learnt, fewer than the chunk's if a margin is not finite; the models
  * are then as before that row. */
 CP_INLINE int64_t CP(models_rows)(cp_sgd *const *s, SCRATCH *t, cp_chunk *c, const enum cp_loss loss, const int rooted,
-                                  const int apart)
+                                  const int by_fold)
 {
     const int normalized = rooted && s[0]->rule == CP_NORMALIZED, packs = (int)(s[0]->padded / CP_LANES);
     const LANE unit = CP(lanes)((REAL)s[0]->intercept), parameter = CP(lanes)((REAL)s[0]->parameter);
     const LANE rate = CP(narrowed)(t->rate);
-    HELD of = {(const REAL *)c->before, (const REAL *)c->older, apart ? t->visitors[c->left_out] : ~(CP(lane_bits)){0}};
+    HELD of = {(const REAL *)c->before, (const REAL *)c->older,
+               by_fold ? t->visitors[c->left_out] : ~(CP(lane_bits)){0}};
     PACK x[CP_NARROW_PACKS], sized[CP_NARROW_PACKS];
     CP(bits_type) keep[CP_LANES];
     int64_t i;
     CP(tail_mask)(keep, s[0]->features);
     for (i = 0; i < c->n; i++) {
         const REAL *row = (const REAL *)c->row[i];
-        const int left_out = apart ? c->part[i] : t->parts;
-        const CP(lane_bits) go = apart ? t->visitors[left_out] : ~(CP(lane_bits)){0};
+        const int left_out = by_fold ? c->part[i] : t->parts;
+        const CP(lane_bits) go = by_fold ? t->visitors[left_out] : ~(CP(lane_bits)){0};
         const DOUBLES ones = CP(widen)(CP(select_models)(go, CP(lanes)(1)));
         LANE m, y, by = rate;
         DOUBLES exact;
@@ -265,13 +266,13 @@ CP_INLINE int64_t CP(models_rows)(cp_sgd *const *s, SCRATCH *t, cp_chunk *c, con
             CP(load_row)(x, row, keep, packs);
         if (normalized)
             CP(size_row)(s, t, row, x, left_out, packs, 1);
-        for (int j = 0; normalized && !apart && j < packs; j++)
+        for (int j = 0; normalized && !by_fold && j < packs; j++)
             sized[j] = CP(multiply)(x[j], t->inv[0][j]);
         if (rooted) {
             CP(rooted_products)(t, row);
             m = (t->va + t->bias) - (t->h * t->qb + t->g);
         } else {
-            const LANE px = CP(products_held)(x, &of, keep, unit, packs, apart);
+            const LANE px = CP(products_held)(x, &of, keep, unit, packs, by_fold);
             CP(plain_products)(t, row);
             m = (CP(narrowed)(t->scale) * t->va + t->bias) - t->g * px;
         }
@@ -281,24 +282,24 @@ CP_INLINE int64_t CP(models_rows)(cp_sgd *const *s, SCRATCH *t, cp_chunk *c, con
             by = CP(narrowed)(CP(rates)(t, s[0]->intercept, left_out, 1));
         CP(labels_of)(c, i, &y, &exact);
         LANE_POINT result = CP_LANED(formula_inlined)(loss, m, y, rooted ? CP(lanes)(1) : rate, parameter);
-        if (apart)
+        if (by_fold)
             CP(clear_left_out)(&result, go);
-        CP(moves)(t, &of, go, rooted, apart);
+        CP(moves)(t, &of, go, rooted, by_fold);
         const LANE g = rooted ? t->g : t->g * unit;
-        t->bias -= apart ? CP(select_models)(go, g) : g;
+        t->bias -= by_fold ? CP(select_models)(go, g) : g;
         t->slope = result.slope;
         if (rooted) {
-            if (apart ? CP(take_gradients_folds)(t, row, go)
+            if (by_fold ? CP(take_gradients_folds)(t, row, go)
                       : CP(take_gradients)(t, row, normalized ? (const REAL *)sized : row))
                 CP(renew_models)(t, row, go);
             const LANE h = by * result.slope;
-            CP(hold)(t, (h * t->root_bias) * unit, h, go, apart);
+            CP(hold)(t, (h * t->root_bias) * unit, h, go, by_fold);
         } else {
             if (t->decaying)
                 CP(decay_models)(t, &t->left_out[left_out]);
-            CP(hold)(t, result.slope, result.slope * CP(narrowed)(t->inverse), go, apart);
+            CP(hold)(t, result.slope, result.slope * CP(narrowed)(t->inverse), go, by_fold);
         }
-        of = (HELD){row, !apart || left_out == c->left_out ? of.older : of.row, go};
+        of = (HELD){row, !by_fold || left_out == c->left_out ? of.older : of.row, go};
         c->left_out = left_out;
         CP(count_models)(t, loss, &result, &exact, &ones);
         if (t->averaging)

@@ -99,23 +99,23 @@ CP_INLINE int CP(per_class)(cp_sgd *s, REAL *score, int64_t target, double w, RE
 }
 
 /* Apply h * p to the weights of two outputs and score x by them, in one walk.
- * They lie at v and at v + apart; `apart` is 0 for the last of an odd number. */
-CP_INLINE void CP(walk_two)(REAL *v, int64_t apart, const REAL *p, const REAL *x, int64_t packs,
+ * They lie at v and at v + stride; `stride` is 0 for the last of an odd number. */
+CP_INLINE void CP(walk_two)(REAL *v, int64_t stride, const REAL *p, const REAL *x, int64_t packs,
                             const CP(bits_type) *keep, const REAL *h, REAL *score)
 {
-    const REAL h0 = h[0], h1 = apart ? h[1] : 0;
+    const REAL h0 = h[0], h1 = stride ? h[1] : 0;
     PACK a0 = CP(zero)(), a1 = CP(zero)();
     for (int64_t j = 0; j < packs; j++) {
         PACK pj = CP(row_pack)(p, j, packs, keep), xj = CP(row_pack)(x, j, packs, keep);
         PACK w0 = CP(subtract_scaled)(CP(load)(v + j * CP_LANES), h0, pj);
         CP(store)(v + j * CP_LANES, w0);
-        PACK w1 = CP(subtract_scaled)(CP(load)(v + apart + j * CP_LANES), h1, pj);
-        CP(store)(v + apart + j * CP_LANES, w1);
+        PACK w1 = CP(subtract_scaled)(CP(load)(v + stride + j * CP_LANES), h1, pj);
+        CP(store)(v + stride + j * CP_LANES, w1);
         a0 = CP(add_product)(a0, w0, xj);
         a1 = CP(add_product)(a1, w1, xj);
     }
     score[0] = CP(sum)(a0)[0];
-    if (apart)
+    if (stride)
         score[1] = CP(sum)(a1)[0];
 }
 
@@ -153,9 +153,9 @@ static CP_NOINLINE int64_t CP(SCORES_rows)(cp_sgd *s, const cp_chunk *c)
 
 static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
 {
-    const int64_t packs = s->padded / CP_LANES, outputs = s->outputs, apart = cp_round_up(outputs, CP_LANES);
+    const int64_t packs = s->padded / CP_LANES, outputs = s->outputs, stride = cp_round_up(outputs, CP_LANES);
     REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *grad_bias = CP_AT(s, REAL, grad_bias);
-    REAL *score = CP_AT(s, REAL, work), *slope = score + CP_BATCH_GROUP * apart;
+    REAL *score = CP_AT(s, REAL, work), *slope = score + CP_BATCH_GROUP * stride;
     CP(bits_type) keep[CP_LANES];
     int64_t i = 0, wanted = 1, rows = 1;
     CP(tail_mask)(keep, s->features);
@@ -169,20 +169,20 @@ static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
             cp_prefetch_rows(c, i + r, c->lines);
         for (int64_t k = 0; k < outputs; k++)
             for (int64_t r = 0; r < wanted; r++)
-                score[r * apart + k] = (REAL)s->scale * CP(dot)(v + k * s->padded, (const REAL *)c->row[i + r],
+                score[r * stride + k] = (REAL)s->scale * CP(dot)(v + k * s->padded, (const REAL *)c->row[i + r],
                                                                 packs, keep) + bias[k];
         for (rows = 0; rows < wanted; rows++)
-            if (!CP(per_class)(s, score + rows * apart, (int64_t)c->label[i + rows], c->weight[i + rows], 1,
-                               slope + rows * apart))
+            if (!CP(per_class)(s, score + rows * stride, (int64_t)c->label[i + rows], c->weight[i + rows], 1,
+                               slope + rows * stride))
                 break;
         if (rows == 1)
             CP(took)(s, norm);
         for (int64_t r = 0; s->ruled && r < rows; r++)
-            CP(note_slopes)(s, slope + r * apart);
+            CP(note_slopes)(s, slope + r * stride);
         for (int64_t k = 0; k < outputs; k++) {
-            CP(gather_gradient)(CP_AT(s, REAL, grad) + k * s->padded, c->row + i, slope + k, apart, rows, packs, keep);
+            CP(gather_gradient)(CP_AT(s, REAL, grad) + k * s->padded, c->row + i, slope + k, stride, rows, packs, keep);
             for (int64_t r = 0; r < rows; r++)
-                grad_bias[k] += slope[r * apart + k];
+                grad_bias[k] += slope[r * stride + k];
         }
         s->held += rows;
         i += rows;

@@ -1,18 +1,18 @@
 /* Template: sparse rows. Weights are ordered by feature; all outputs of a feature are adjacent. */
 
 /* Return the sum of value * weight, in four running sums whatever the vector width. */
-CP_INLINE REAL CP(sparse_dot)(const REAL *v, const int64_t apart, const int32_t *index, const REAL *x, int64_t n)
+CP_INLINE REAL CP(sparse_dot)(const REAL *v, const int64_t stride, const int32_t *index, const REAL *x, int64_t n)
 {
     REAL a[4] = {0, 0, 0, 0};
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
-        a[0] += x[j] * v[index[j] * apart];
-        a[1] += x[j + 1] * v[index[j + 1] * apart];
-        a[2] += x[j + 2] * v[index[j + 2] * apart];
-        a[3] += x[j + 3] * v[index[j + 3] * apart];
+        a[0] += x[j] * v[index[j] * stride];
+        a[1] += x[j + 1] * v[index[j + 1] * stride];
+        a[2] += x[j + 2] * v[index[j + 2] * stride];
+        a[3] += x[j + 3] * v[index[j + 3] * stride];
     }
     for (int lane_ = 0; j < n; j++, lane_++)
-        a[lane_] += x[j] * v[index[j] * apart];
+        a[lane_] += x[j] * v[index[j] * stride];
     return (a[0] + a[2]) + (a[1] + a[3]);
 }
 
@@ -31,7 +31,7 @@ CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const RE
     const REAL *v = CP_AT(s, const REAL, w), *bias = CP_AT(s, const REAL, bias), scale = (REAL)s->scale;
     if (s->outputs == 1) {
         *score = scale
-                 * (s->apart == 1 ? CP(sparse_dot)(v, 1, index, x, n)
+                 * (s->stride == 1 ? CP(sparse_dot)(v, 1, index, x, n)
                                   : CP(sparse_dot)(v, CP_RECORD_REALS, index, x, n))
                  + *bias;
         return;
@@ -40,7 +40,7 @@ CP_INLINE void CP(sparse_scores)(const cp_sgd *s, const int32_t *index, const RE
         QUAD sum = CP(all)(0), part, b;
         memcpy(&b, bias + k, sizeof b);
         for (int64_t j = 0; j < n; j++) {
-            memcpy(&part, v + index[j] * s->apart + k, sizeof part);
+            memcpy(&part, v + index[j] * s->stride + k, sizeof part);
             sum += x[j] * part;
         }
         sum = scale * sum + b;
@@ -54,7 +54,7 @@ CP_INLINE void CP(sparse_each)(const cp_sgd *s, const int32_t *index, const REAL
 {
     const REAL *v = CP_AT(s, const REAL, w), *bias = CP_AT(s, const REAL, bias), scale = (REAL)s->scale;
     for (int64_t k = 0; k < s->outputs; k++)
-        score[k] = scale * CP(sparse_dot)(v + k, s->apart, index, x, n) + bias[k];
+        score[k] = scale * CP(sparse_dot)(v + k, s->stride, index, x, n) + bias[k];
 }
 
 /* Subtract h[k] * value from the weights (or the gradient) of every feature of a row. */
@@ -132,10 +132,10 @@ CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
         __builtin_prefetch(c->row[middle] + at);
         __builtin_prefetch((const char *)c->index[middle] + at);
     }
-    if (s->features * s->apart * (int64_t)sizeof(REAL) > CP_L2_BYTES)
+    if (s->features * s->stride * (int64_t)sizeof(REAL) > CP_L2_BYTES)
         for (int64_t j = 0; j < c->length[near] && j < 64; j++)
             __builtin_prefetch((const char *)CP_AT(s, const REAL, w)
-                               + (uint32_t)c->index[near][j] * (uint64_t)s->apart * sizeof(REAL));
+                               + (uint32_t)c->index[near][j] * (uint64_t)s->stride * sizeof(REAL));
     if (i < c->nexts)
         __builtin_prefetch(c->y + c->next[i] * c->y_size);
 }

@@ -73,7 +73,7 @@ typedef struct {
     int32_t bounded;               /* max norm with one learning rate and no L1: the plain learner enforces it */
     enum cp_rule rule;
     int64_t features, outputs, padded, batch; /* padded: features (dense) or outputs (sparse) in whole packs */
-    int64_t apart;                            /* sparse: reals between the weights of consecutive features */
+    int64_t stride;                           /* sparse: reals between the weights of consecutive features */
     double l1, l2, parameter, rate, decay, undecay, scale, inverse;
     double times, later;           /* factors of the learning rate: in the first epoch; in later ones */
     double seen, norm, slopes;     /* rules: rows, sum of (x / s)^2, mean over outputs of the sum of squared slopes */
@@ -139,14 +139,14 @@ static inline cp_sgd cp_sgd_layout(const cp_sgd_shape *shape)
         s.padded = cp_round_up(s.features, lanes);
     int64_t row = s.sparse ? 0 : s.padded;
     int64_t all = s.padded * (s.sparse ? s.features : s.outputs);
-    s.apart = !adaptive              ? s.padded
+    s.stride = !adaptive              ? s.padded
               : s.padded == 1        ? CP_RECORD_REALS
               : s.rule == CP_MOMENTS ? 3 * s.padded
                                      : 2 * s.padded + quad;
     s.rooted = adaptive && !(s.max_norm > 0) && !s.sparse && !s.batched && s.outputs == 1
                && s.padded <= CP_NARROW_PACKS * lanes && !(s.l1 > 0 || s.l2 > 0);
     s.size = (size_t)cp_round_up(sizeof(cp_sgd), CP_LINE);
-    s.w = cp_sgd_take(&s, s.sparse ? s.apart * s.features : all, real);
+    s.w = cp_sgd_take(&s, s.sparse ? s.stride * s.features : all, real);
     s.bias = cp_sgd_take(&s, outs, real);
     s.prev = cp_sgd_take(&s, row, real);
     s.tail = cp_sgd_take(&s, 2 * row, real);

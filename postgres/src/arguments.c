@@ -12,7 +12,7 @@ static void refuse_type(Oid type, bool alone)
 {
     const char *cast = corgi_cast_to_list(type);
     ereport(ERROR, errcode(ERRCODE_DATATYPE_MISMATCH),
-            errmsg("features are %s; numbers, or one array of numbers, are needed", format_type_be(type)),
+            errmsg("features must be numbers or one array of numbers, got %s", format_type_be(type)),
             cast                       ? errhint("Write x::%s for x.", cast)
             : alone && type == TEXTOID ? errhint("Write x::float8[] for x.")
                                        : 0);
@@ -43,11 +43,11 @@ static void check_numbers(CorgiArguments *a)
         if (!corgi_is_number(a->types[i]))
             refuse_type(a->given[i], a->count == 1);
     if (a->mixed)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "features are an array and a number; numbers, one array of numbers, or an "
-               "array of indices and one of values, are needed");
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "features must be numbers, one array of numbers, or an array of indices and "
+               "one of values, got an array and a number");
     if (a->pair && !corgi_is_pair(a->types[0], a->types[1]))
         REFUSE(ERRCODE_DATATYPE_MISMATCH,
-               "sparse features are %s[] and %s[]; integer[] and real[] (or double precision[]) are needed",
+               "sparse features must be integer[] and real[] (or double precision[]), got %s[] and %s[]",
                format_type_be(a->types[0]), format_type_be(a->types[1]));
 }
 

@@ -72,8 +72,8 @@ Datum corgipile_confusion_matrix(PG_FUNCTION_ARGS)
     (void) corgi_evaluate_rows(fcinfo, m, name, &x.watch);
     if (m->classes > MAX_MATRIX_CLASSES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " classes; a matrix can have %d", m->classes,
-                       MAX_MATRIX_CLASSES),
+                errmsg("a confusion matrix must have at most %d classes, got " INT64_FORMAT, MAX_MATRIX_CLASSES,
+                       m->classes),
                 errhint("corgipile.class_metrics has one row a class."));
     for (int32 i = 0; i < m->classes; i++)
         for (int32 j = 0; j < m->classes; j++) {

@@ -10,7 +10,7 @@
 
 #include "catalog/pg_type.h"
 #include "io/gather.h"
-#include "plan/alike.h"
+#include "plan/similarity.h"
 #include "plan/content.h"
 #include "plan/seriate.h"
 #include "plan/spots.h"
@@ -202,7 +202,7 @@ static double shared_variance(const CorgiRun *run, Snapshot snapshot)
     find_classes(&k, &run->source.label);
     k.packed = allocate(k.count * (k.features + k.extras), sizeof *k.packed);
     kernel_rows(&k);
-    double variance = cp_alike(k.packed, few, spots.each, k.features, k.extras);
+    double variance = cp_similarity(k.packed, few, spots.each, k.features, k.extras);
     MemoryContextSwitchTo(outside);
     MemoryContextDelete(context);
     return variance;

@@ -31,7 +31,7 @@ static void check_requests(const CorgiSource *s, const CorgiOptions *o)
             is_feature |= strcmp(request->column, s->features[i].name) == 0 &&
                      (o->terms == NIL || corgi_is_plain_feature(o, request->column));
         if (!is_feature)
-            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode names column \"%s\", which is no feature", request->column);
+            REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "encode must name feature columns, got \"%s\"", request->column);
     }
 }
 
@@ -132,7 +132,7 @@ static void check_sparse(const CorgiSource *s, const CorgiOptions *o)
 static void check_past(const CorgiOptions *o)
 {
     if (o->warm_start != NULL)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "warm_start \"%s\" was trained on numbers alone", o->warm_start);
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "warm_start \"%s\" was trained on numbers only", o->warm_start);
 }
 
 /* Choose the encoders, or none if all columns are plain numbers and nothing else was requested. */

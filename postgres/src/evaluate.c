@@ -89,7 +89,7 @@ Datum corgipile_evaluate_labels(PG_FUNCTION_ARGS)
     if (m == NULL)
         PG_RETURN_NULL();
     if (m->labels == NULL)
-        REFUSE("model \"%s\" has one label a row; use corgipile.evaluate", name);
+        REFUSE("model \"%s\" is no multi-label model; use corgipile.evaluate", name);
     cp_figures f = corgi_evaluate_rows(fcinfo, m, name, &watch);
     figures[0] = f.loss;
     figures[1] = f.score;

@@ -42,7 +42,7 @@ static void refuse_categories(const CorgiEncoder *e, int64 most)
                 ? errmsg("column \"%s\" has more than " INT64_FORMAT " different values, too many for %s", e->column,
                          most, e->way == CORGI_ONEHOT ? "onehot" : "ordinal")
                 : errmsg("the different values of column \"%s\" take more than %d MB", e->column, CORGI_MAX_TEXT >> 20),
-            errhint("Say encode => '{\"%s\": \"hash:1024\"}', or leave it out.", e->column));
+            errhint("Set encode => '{\"%s\": \"hash:1024\"}', or leave it out.", e->column));
 }
 
 static void add_category(CorgiEncoder *e, const CorgiColumn *c, Datum value, bool null, bool kept)
@@ -167,7 +167,7 @@ static void settle_encoder(CorgiEncoder *e, const CorgiRun *run, int64 rows)
                    e->column);
         e->fill = cp_sum_value(*e->total) / (double) e->found;
         if (!isfinite(e->fill))
-            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot stand for what is missing",
+            REFUSE(ERRCODE_DATA_EXCEPTION, "column \"%s\" has the mean %g, which cannot replace missing values",
                    e->column, e->fill);
     }
 }

@@ -357,7 +357,7 @@ void corgi_resume_hashing(CorgiOptions *o, const CorgiEncoding *e, List *columns
     if ((requested && !same_terms(o, e)) || (o->hash_bits != CORGI_HASH_BITS && o->hash_bits != h->bits) ||
         (o->ngrams != CORGI_NGRAMS && o->ngrams != h->ngrams))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("columns are hashed as by the model that warm_start goes on from: %s, hash_bits %d, ngrams %d",
+                errmsg("columns are hashed as by the model of warm_start: %s, hash_bits %d, ngrams %d",
                        corgi_hashed_terms(e), h->bits, h->ngrams),
                 errhint("Leave out text, interactions, hash_bits and ngrams."));
     if (o->features != NIL && !corgi_same_names(o->features, names_beside(e)))

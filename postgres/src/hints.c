@@ -31,11 +31,11 @@ int corgi_hint_cast(Oid type, const char *column)
 {
     const char *cast = corgi_cast_to_list(type), *name = quote_identifier(column);
     if (type == JSONOID || type == JSONBOID)
-        return errhint("Take values out of it by a query, or add a column of one: %s float8 GENERATED ALWAYS AS "
+        return errhint("Extract values in a query, or add a column: %s float8 GENERATED ALWAYS AS "
                        "((%s ->> 'key')::float8) STORED, without the cast for text.",
                        derived_name(column, "key"), name);
     if (corgi_casts_to_text(type))
-        return errhint("Take it as text by a query, or add a column: %s text GENERATED ALWAYS AS (%s::text) STORED.",
+        return errhint("Cast it to text in a query, or add a column: %s text GENERATED ALWAYS AS (%s::text) STORED.",
                        derived_name(column, "text"), name);
     return cast ? errhint("Add a column of numbers: %s %s GENERATED ALWAYS AS (%s::%s) STORED.",
                           derived_name(column, "list"), cast, name, cast)
@@ -46,7 +46,7 @@ int corgi_hint_cast(Oid type, const char *column)
 char *corgi_feature_name(const CorgiSource *source, int64 i)
 {
     if (corgi_hashing(source) != NULL)
-        return psprintf(INT64_FORMAT " of those that columns are hashed to", i);
+        return psprintf(INT64_FORMAT " of the hashed features", i);
     for (int k = 0; source->encoded && !source->features->list && k < source->feature_columns; k++) {
         int64 width = source->features[k].encoder ? source->features[k].encoder->width : 1;
         if (i < width)
@@ -63,12 +63,12 @@ void corgi_report_scales(const cp_scale_result *seen, const CorgiRun *run)
     const char *advice = run->standardize ? "they are standardised; standardize => false learns from them as they are"
                                         : "standardize => true would help";
     if (seen->scales == CP_SCALES_DIFFER)
-        ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->apart,
+        ereport(NOTICE, errmsg("features differ in scale by %.1g times (%s and %s): %s", seen->scale_ratio,
                                corgi_feature_name(&run->source, seen->largest),
                                corgi_feature_name(&run->source, seen->smallest), advice));
     else if (seen->scales == CP_ROWS_OFF_CENTRE)
         ereport(NOTICE, errmsg("features lie to one side of 0 (their means are %.0f%% of their mean squares): %s",
-                               100 * seen->aside, advice));
+                               100 * seen->mean_share, advice));
     else if (seen->scales == CP_FEATURES_SMALL)
         ereport(NOTICE, errmsg("feature %s is small for SGD (mean square %.3g): %s",
                                corgi_feature_name(&run->source, seen->smallest), seen->least, advice));
@@ -91,7 +91,7 @@ int corgi_hint_scaling(CorgiRun *run)
     if (run->scaling || run->hinted)
         return 0;
     run->hinted = true;
-    return errhint("standardize => true would help if the scale of features is to blame.");
+    return errhint("standardize => true would help if features differ in scale.");
 }
 
 static const cp_figures *decisive_metrics(const CorgiRun *run, const CorgiEpoch *epoch)
@@ -128,9 +128,9 @@ void corgi_warn_no_better(const CorgiRun *run, const CorgiEpoch *last)
         return;
     ereport(WARNING,
             numbers ? errmsg("the model is no better than the mean of the labels: R2 is %.4f%s", f->score,
-                            held ? " on the rows held out" : "")
+                            held ? " on the validation rows" : "")
                    : errmsg("the model is no better than chance: its loss is %.4g%s, that of %s %.4g",
-                            f->loss, held ? " on the rows held out" : "", baseline, chance),
+                            f->loss, held ? " on the validation rows" : "", baseline, chance),
             errhint(run->scaling ? "Try another learning_rate, and more epochs."
                                  : "Try another learning_rate, more epochs, and standardize => true."));
 }

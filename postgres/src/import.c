@@ -86,7 +86,7 @@ static const char *const check_query =
     "'$.params.encoding.label') e WHERE jsonb_typeof(e) = 'object' AND NOT coalesce(e ->> 'how' = 'classes' "
     "AND NOT e @? '$.values[*] ? (@.type() != \"string\")' "
     "OR e ->> 'how' = 'number' AND e ->> 'fill' IS NULL, false)), "
-    "(SELECT format('lists beside other columns: \"%s\"', string_agg(e ->> 'column', '\", \"')) FROM " FEATURE
+    "(SELECT format('lists together with other columns: \"%s\"', string_agg(e ->> 'column', '\", \"')) FROM " FEATURE
     " HAVING count(*) FILTER (WHERE e ->> 'how' = 'vector') > 0 AND (count(*) > 2 OR bool_or(e ->> 'how' <> 'vector') "
     "OR m #> '{params,encoding}' ? 'hashing'))) END, "
     "m ->> 'kind', m ->> 'class_type', ARRAY(SELECT c #>> '{}' FROM jsonb_path_query(m, '$.classes[*]') c), "
@@ -168,7 +168,7 @@ static void check_metadata(Import *m)
     read_classes(m, corgi_text_list(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 5, &null)));
     if (!encoded && lists != NULL && *lists == 'f' && names > 1 && names < m->width)
         ereport(ERROR, errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                errmsg("the extension cannot hold lists beside other columns: " INT64_FORMAT
+                errmsg("the extension cannot hold lists together with other columns: " INT64_FORMAT
                        " columns have " INT64_FORMAT " features",
                        names, m->width));
     if (!encoded && lists != NULL && *lists == 'f' && names != m->width)

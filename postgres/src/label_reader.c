@@ -24,10 +24,11 @@ void corgi_check_labels(const CorgiOptions *o, bool label, bool classes)
     if (o->labels == NIL)
         return;
     if (conflict != NULL)
-        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s does not go with labels, of which each has a model", conflict);
+        REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "%s must be left out with labels: each label has its own model",
+               conflict);
     if (cp_losses[o->of.loss].labels != CP_TWO_CLASSES)
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE,
-               "a label is there or not: logistic, svm and squared_hinge tell, got \"%s\"", o->kind);
+               "model must be logistic, svm or squared_hinge with labels, got \"%s\"", o->kind);
     if (o->weight != NULL && corgi_has_name(o->labels, o->weight))
         REFUSE(ERRCODE_INVALID_PARAMETER_VALUE, "column \"%s\" is a label; it cannot be the weight too", o->weight);
     for (int i = 1; i < list_length(o->labels); i++)

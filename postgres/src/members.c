@@ -102,9 +102,9 @@ static void refuse_memory(const CorgiRun *run, int64 count)
     const bool known = m->settled || m->sketch != NULL;
     const char *more = known ? "" : " or more", *remedy = m->sets ? "fewer labels" : "a column of fewer values";
     ereport(ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-            errmsg("buffer_size is " INT64_FORMAT " kB, of which models of %s" INT64_FORMAT "%s %s take " INT64_FORMAT
-                   " kB and the %s of " INT64_FORMAT "%s rows " INT64_FORMAT " kB; half of it is for them",
-                   run->options.buffer_bytes / 1024, m->sketch ? "about " : "", count, more,
+            errmsg("half of buffer_size, " INT64_FORMAT " kB, must hold the models of %s" INT64_FORMAT "%s %s, "
+                   INT64_FORMAT " kB, and the %s of " INT64_FORMAT "%s rows, " INT64_FORMAT " kB",
+                   run->options.buffer_bytes / 2048, m->sketch ? "about " : "", count, more,
                    m->sets ? "labels" : psprintf("groups of \"%s\"", m->column), models / 1024 + 1,
                    m->sets ? "labels" : "groups", m->codes->rows, more, rows / 1024 + 1),
             known ? errhint("Give buffer_size => '" INT64_FORMAT "kB', or %s.", 2 * (models + rows) / 1024 + 2, remedy)
@@ -257,7 +257,7 @@ static void check_labels(const CorgiMembers *m)
     for (int64 k = 0; k < labels; k++)
         if (has[k] == 0 || has[k] == m->codes->rows)
             ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("%s of " INT64_FORMAT " rows have label %s; one that some have can be learnt",
+                    errmsg("%s of " INT64_FORMAT " rows have label %s; it must be in some rows, not in all",
                            has[k] ? "all" : "none", m->codes->rows, corgi_member_name(m, k)));
     pfree(has);
     pfree(rows);

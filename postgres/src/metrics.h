@@ -33,7 +33,7 @@ extern void corgi_truth_metrics(const CorgiTruth *t, double weight, double *righ
 extern const CorgiTally *corgi_truth_tallies(const CorgiTruth *t);
 extern void corgi_f1_metrics(const CorgiTally *t, double *figures);
 
-/* ranks.c */
+/* ranking.c */
 typedef struct CorgiRanks CorgiRanks;
 extern CorgiRanks *corgi_make_ranks(const CorgiModel *m, int64 positive, bool weighted);
 extern void corgi_rank_row(CorgiRanks *r, double label, double weight, const double *scores);

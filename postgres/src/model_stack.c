@@ -190,7 +190,7 @@ static int64 deal_visits(CorgiModelStack *c, const int32 *group, const int32 *vi
     return touched;
 }
 
-/* Return whether a model failed at a rate under watch, which is noted. */
+/* Return whether a model diverged at a watched rate, and record this. */
 static bool note_failure(CorgiModelStack *c, int64 k, int status)
 {
     if (status != CP_SGD_DIVERGED || !corgi_learner_is_watched(seated_learner(c, k)))

@@ -36,9 +36,9 @@ static char *list_models(const CorgiRun *run, const bool *which)
 static void report_restart(CorgiRun *run, double before, double rate, const char *of)
 {
     ereport(WARNING,
-            rate > before ? errmsg("learning rate %g is small for labels this far from 0%s; beginning again at %g",
+            rate > before ? errmsg("learning rate %g is small for labels this far from 0%s; restarting at %g",
                                    before, of, rate)
-                          : errmsg("learning rate %g diverges%s; beginning again at %g", before, of, rate),
+                          : errmsg("learning rate %g diverges%s; restarting at %g", before, of, rate),
             rate < before ? corgi_hint_scaling(run) : 0);
 }
 
@@ -115,19 +115,18 @@ void corgi_stack_reduce_rates(CorgiModelStack *c, CorgiRun *run)
     if (reduced == 0)
         return;
     if (run->members != NULL) {
-        ereport(NOTICE, errmsg("the loss of " INT64_FORMAT " of " INT64_FORMAT " groups stands still; they go on with "
-                               "a fifth of the learning rate",
-                               reduced, c->count));
+        ereport(NOTICE, errmsg("the losses of " INT64_FORMAT " of " INT64_FORMAT " groups have plateaued; their "
+                               "learning rates are reduced to a fifth", reduced, c->count));
         return;
     }
     run->options.learning_rate = c->rate[0];
-    ereport(NOTICE, errmsg("the loss stands still; going on with a fifth of the learning rate"));
+    ereport(NOTICE, errmsg("the loss has plateaued; the learning rate is reduced to a fifth"));
 }
 
 /* Report groups with too few training rows. */
 static void report_small_groups(const CorgiRun *run, const cp_figures *each, bool *which)
 {
-    static const char *const what[] = {"no row that can be learnt from; their models say the same of every row",
+    static const char *const what[] = {"no row to train on; their models are constant",
                                        "one row"};
     const int64 count = corgi_model_count(run);
     for (int64 rows = 0; rows < lengthof(what); rows++) {

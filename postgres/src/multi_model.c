@@ -180,7 +180,7 @@ int64 corgi_find_group(const CorgiModel *m, const char *name, Oid type, Nullable
     }
     if (unlikely(group < 0))
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("%s is of group %s of \"%s\", of which there is no model in \"%s\"",
+                errmsg("%s is of group %s of \"%s\", which has no model in \"%s\"",
                        tid ? corgi_row_name(c, tid) : "the row to predict",
                        text ? psprintf("\"%.*s\"", (int) length, text) : "NULL", known->by, name),
                 errdetail("There are models of %s%s.", corgi_list_names(known->values),
@@ -199,7 +199,7 @@ void corgi_require_single(const CorgiModel *m, const char *name, const char *wha
         errmsg("\"%s\" holds models of " INT64_FORMAT " %ss; %s one model", name,
                m->labels ? m->labels->count : m->groups, of, what),
         errhint(
-            "SELECT corgipile.export('%s') is a file of which Python makes the model of one %s, for corgipile.import: "
+            "SELECT corgipile.export('%s') returns a file. Python extracts the model of one %s for corgipile.import: "
             "corgipile.load(path).of(%s).pack().",
             name, of, of));
 }

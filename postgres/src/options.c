@@ -189,7 +189,7 @@ static void read_classes(CorgiOptions *o, Datum value, Oid type)
     }
     item = OidIsValid(item) ? getBaseType(item) : item;
     if (!corgi_is_number(item))
-        REFUSE("classes are %s; an array of numbers or of text is needed", format_type_be(type));
+        REFUSE("classes must be an array of numbers or text, got %s", format_type_be(type));
     int count = corgi_elements(value, &values, &nulls);
     double *numbers = palloc(sizeof *numbers * (Size) Max(count, 1));
     for (int i = 0; i < count; i++)
@@ -231,7 +231,7 @@ static void check_schedule(const CorgiOptions *o)
     if (!(o->decay > 0 && o->decay <= 1))
         REFUSE("decay must be above 0 and at most 1, got %g", o->decay);
     if (cp_steps[o->step].fading != CP_BY_FACTOR && o->decay != default_decay)
-        REFUSE("decay is for step 'decay'; step '%s' has a rate of its own, got decay %g", cp_steps[o->step].name,
+        REFUSE("decay needs step => 'decay', got step => '%s' with decay %g", cp_steps[o->step].name,
                o->decay);
     if (!(o->l1 >= 0 && isfinite(o->l1)))
         REFUSE("l1 must be a finite number of at least 0, got %g", o->l1);
@@ -299,9 +299,10 @@ static void check_grouped(const CorgiOptions *o)
     if (o->by == NULL)
         return;
     if (word != NULL)
-        REFUSE("%s is for one model; there is one for each value of by => '%s'", word, o->by);
+        REFUSE("%s must be left out with by => '%s': each value has its own model", word, o->by);
     if (strcmp(o->by, o->label) == 0 || (o->weight != NULL && strcmp(o->by, o->weight) == 0))
-        REFUSE("by => '%s' is the column of %s", o->by, strcmp(o->by, o->label) == 0 ? "labels" : "weights");
+        REFUSE("by => '%s' is the %s column; give another one", o->by,
+               strcmp(o->by, o->label) == 0 ? "label" : "weight");
 }
 
 static bool may_be_null(int argument)
@@ -339,7 +340,7 @@ void corgi_read_options(CorgiOptions *o, const Datum *values, const bool *nulls,
               text_only ? CP_STEP_ADAGRAD : CP_STEP_AUTO);
     if (cp_steps[o->step].fixed && !nulls[ARG_LEARNING_RATE] &&
         DatumGetFloat8(values[ARG_LEARNING_RATE]) != cp_steps[o->step].usual)
-        REFUSE("step '%s' chooses the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
+        REFUSE("step '%s' sets the rate, got learning_rate %g; leave it out", cp_steps[o->step].name,
                DatumGetFloat8(values[ARG_LEARNING_RATE]));
     o->adaptive = nulls[ARG_LEARNING_RATE];
     o->learning_rate = o->adaptive ? cp_steps[o->step].usual : DatumGetFloat8(values[ARG_LEARNING_RATE]);

@@ -92,7 +92,7 @@ static void set_types(CallSite *s, const CorgiCached *c)
     int count = a->record ? s->fields->count : s->count;
     a->grouped = c->model->groups > 0;
     if (a->grouped && count < 2)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" takes features and then the row's group, of its column "
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" needs the row's group after the features, as in its column "
                                           "\"%s\"",
                c->name, corgi_group_column(c->model));
     corgi_note_types(a, count - a->grouped, a->record ? s->fields->types : s->given);
@@ -189,7 +189,7 @@ static Datum to_array(const double *values, int64 count)
 static void refuse_labels(const CorgiCached *c)
 {
     if (unlikely(c->model->labels != NULL))
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has several labels a row; use corgipile.predict_labels",
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" is a multi-label model; use corgipile.predict_labels",
                c->name);
 }
 
@@ -243,7 +243,7 @@ Datum corgipile_predict_labels(PG_FUNCTION_ARGS)
     if (c == NULL)
         PG_RETURN_NULL();
     if (c->model->labels == NULL)
-        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" has one label a row; use corgipile.predict, predict_bool "
+        REFUSE(ERRCODE_DATATYPE_MISMATCH, "model \"%s\" is no multi-label model; use corgipile.predict, predict_bool "
                                           "or predict_text", c->name);
     for (int64 k = 0; k < c->model->outputs; k++)
         if (c->scores[k] > 0)

@@ -44,7 +44,7 @@ void corgi_score_pair(CorgiCached *c, Datum indices, Datum values, Oid type)
     int32 *index_copy = palloc(sizeof *index_copy * (Size) (count + 1));
     char *value_copy = palloc((Size) (m->bytes * (count + 1)));
     if (count != value.count)
-        REFUSE("the row has " INT64_FORMAT " indices and " INT64_FORMAT " values; as many are needed", count,
+        REFUSE("the row has " INT64_FORMAT " indices and " INT64_FORMAT " values; the counts must be equal", count,
                value.count);
     memcpy(index_copy, index.numbers, sizeof *index_copy * (Size) count);
     cp_cast(value_copy, m->bytes == sizeof(double), value.numbers, type == FLOAT8OID ? CP_F64 : CP_F32, count);

@@ -156,7 +156,7 @@ static bool may_cancel(const CorgiJob *job)
 static void refuse_unknown_job(int64 id) __attribute__((noreturn));
 static void refuse_unknown_job(int64 id)
 {
-    ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("there is no job " INT64_FORMAT " of yours", id),
+    ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT), errmsg("you have no job " INT64_FORMAT, id),
             errhint("SELECT * FROM corgipile.jobs lists them."));
 }
 

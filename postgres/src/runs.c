@@ -5,7 +5,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-/* Pass on a block's rows that lie in the runs from `at` on. Returns the first run that continues behind it. */
+/* Pass a block's rows in the runs from `at` on to `take`. Returns the first run that continues after the block. */
 static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, const int64 (*runs)[2], int64 at,
                         int64 count, CorgiRowConsumer take, void *to)
 {
@@ -31,7 +31,7 @@ static int64 read_block(const CorgiRun *run, Snapshot snapshot, int64 block, con
     return at;
 }
 
-/* Pass on the training rows of ascending runs [first, stop), with features as double precision. */
+/* Pass the training rows of ascending runs [first, stop) to `take`, with features as double precision. */
 void corgi_read_runs(const CorgiRun *run, Snapshot snapshot, const int64 (*runs)[2], int64 count, CorgiRowConsumer take,
                      void *to)
 {

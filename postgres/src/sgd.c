@@ -153,7 +153,7 @@ static void check_epoch(const CorgiRun *run, int64 epoch, const cp_figures *figu
 {
     if (figures->rows == 0 && skipped > 0)
         ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND),
-                errmsg("none of " INT64_FORMAT " rows can be learnt from: each lacks a feature or a label", skipped));
+                errmsg("none of " INT64_FORMAT " rows can be trained on: each lacks a feature or a label", skipped));
     corgi_check_weight(figures, "the rows to learn from");
     if (figures->rows + skipped != run->survey.rows)
         elog(ERROR, "epoch " INT64_FORMAT " visited " INT64_FORMAT " of " INT64_FORMAT " rows", epoch, figures->rows,
@@ -305,7 +305,7 @@ static TupleTableSlot *next_epoch(ScanState *node)
     return ExecStoreVirtualTuple(slot);
 }
 
-/* Return once the row that the query had joined with a concurrently changed row. */
+/* Return the row that the query joined with a concurrently changed row; false if it was returned already. */
 static bool recheck(ScanState *node, TupleTableSlot *slot)
 {
     EPQState *epq = node->ps.state->es_epq_active;

@@ -88,8 +88,8 @@ static int64 bytes_for_rows(const CorgiRun *run)
     if (model_bytes > bytes / 4 * 3)
         ereport(
             ERROR, errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-            errmsg("buffer_size is " INT64_FORMAT " kB, of which the model takes " INT64_FORMAT
-                   " kB while it learns, for hash_bits %d",
+            errmsg("buffer_size is " INT64_FORMAT " kB; in training the model takes " INT64_FORMAT
+                   " kB, with hash_bits %d",
                    bytes / 1024, model_bytes / 1024, corgi_hashing(&run->source)->bits),
             errhint("Give buffer_size => '" INT64_FORMAT "kB', or fewer hash_bits.", model_bytes / 3 * 4 / 1024 + 1));
     return bytes - model_bytes - corgi_members_bytes(run);

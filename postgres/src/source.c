@@ -186,7 +186,7 @@ static List *other_columns(const CorgiSource *s)
             names = lappend(names, pstrdup(NameStr(TupleDescAttr(columns, i)->attname)));
     if (names == NIL)
         ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                errmsg("there is no column but the label \"%s\"", s->labels ? s->labels->name : s->label.name));
+                errmsg("there is no column besides the label \"%s\"", s->labels ? s->labels->name : s->label.name));
     return names;
 }
 

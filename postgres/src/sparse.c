@@ -91,7 +91,7 @@ static void check_pair(const CorgiSource *s, const CorgiList *index, const Corgi
     if (unlikely(index->count != values->count))
         REFUSE(ERRCODE_DATA_EXCEPTION,
                "%s has " INT64_FORMAT " indices in column \"%s\" and " INT64_FORMAT
-               " values in column \"%s\"; as many are needed",
+               " values in column \"%s\"; the counts must be equal",
                corgi_row_name(s->features, &row->tts_tid), index->count, s->features[0].name, values->count,
                s->features[1].name);
 }

@@ -83,7 +83,7 @@ static void check_encoding(const CorgiRun *run)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                 errmsg("the categories of all columns take %d MB; the limit of a model is %d MB", json.len >> 20,
                        MAX_ENCODING_BYTES >> 20),
-                errhint("Say encode => 'hash:1024', or leave columns out."));
+                errhint("Set encode => 'hash:1024', or leave columns out."));
     pfree(json.data);
 }
 

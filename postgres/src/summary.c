@@ -61,7 +61,7 @@ static void read_params(Summary *s, CorgiModel *m, const char *name)
         params[i] = corgi_text_at(i + 1, outside);
     corgi_close_tables(caller);
     if (params[1] != NULL && strtod(params[1], NULL) > 0)
-        REFUSE("an L1 penalty makes weights 0, of which there are no standard errors; train with l1 => 0");
+        REFUSE("weights under an L1 penalty have no standard errors; train with l1 => 0");
     if (params[2] != NULL)
         REFUSE("weights at their bound have no standard errors; train with max_norm => NULL");
     s->l2 = params[0] ? strtod(params[0], NULL) : 0;
@@ -74,11 +74,10 @@ static void read_params(Summary *s, CorgiModel *m, const char *name)
 static void check_kind(const CorgiModel *m)
 {
     if (m->of.loss != CP_LOGISTIC && m->of.loss != CP_SQUARED && m->of.loss != CP_POISSON)
-        REFUSE("standard errors are of logistic, linear and poisson models, got a %s model", m->kind);
+        REFUSE("standard errors need a model of kind logistic, linear, poisson, got %s", m->kind);
     if (m->width > MAX_FEATURES)
         ereport(ERROR, errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                errmsg("the model has " INT64_FORMAT " features; standard errors are of %d at most", m->width,
-                       MAX_FEATURES));
+                errmsg("standard errors need at most %d features, got " INT64_FORMAT, MAX_FEATURES, m->width));
 }
 
 /* Return a feature's name, with the value of a category. */
@@ -313,7 +312,7 @@ Datum corgipile_summary(PG_FUNCTION_ARGS)
     (void) corgi_evaluate_rows(fcinfo, m, name, &s.watch);
     combine_classes(&s);
     if (s.sums[0].rows == 0 || !(s.sums[0].weight > 0))
-        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND), errmsg("there are no rows that count for anything"));
+        ereport(ERROR, errcode(ERRCODE_NO_DATA_FOUND), errmsg("there are no rows with a weight above 0"));
     put_coefficients(&s, result);
     return (Datum) 0;
 }

@@ -41,7 +41,7 @@ void corgi_read_class_weight(CorgiOptions *o, Datum value, Oid type)
     char *name = NULL;
     o->class_weight = corgi_argument_text(value, type);
     if (corgi_predicts_numbers(&o->of))
-        REFUSE(INVALID, "class_weight is for classes; a %s model predicts numbers", o->kind);
+        REFUSE(INVALID, "class_weight needs a classifier; a %s model predicts numbers", o->kind);
     if (strcmp(o->class_weight, "balanced") == 0)
         return;
     if (o->class_weight[strspn(o->class_weight, " \t\n\r")] != '{')
@@ -81,13 +81,13 @@ static void weigh_by_name(const CorgiRun *run, double *weight)
         while (k < v->class_count && !denotes_class(run, k, one->name))
             k++;
         if (k == v->class_count)
-            REFUSE(INVALID, "class_weight names class \"%s\", which is none of those of the label", one->name);
+            REFUSE(INVALID, "class_weight must name classes of the label, got \"%s\"", one->name);
         weight[k] = one->weight;
     }
     for (int64 k = 0; k < v->class_count; k++)
         any |= weight[k] > 0;
     if (!any)
-        REFUSE(INVALID, "class_weight is 0 for all classes; one of more than 0 is needed");
+        REFUSE(INVALID, "class_weight must be above 0 for at least one class, got 0 for all");
 }
 
 /* Return the number of training rows of a class; `values` ascend. */
@@ -115,7 +115,7 @@ void corgi_compute_class_weights(CorgiRun *run, const double *values, const int6
         int64 count = count_of(v->classes[k], values, counts, n);
         if (count == 0)
             REFUSE(ERRCODE_NO_DATA_FOUND,
-                   "class_weight 'balanced' would divide by 0: there are no rows to learn from of class %s",
+                   "class_weight 'balanced' needs training rows of each class: there are none of class %s",
                    run->source.label.classes ? run->source.label.classes->names[k].text
                                              : psprintf("%g", v->classes[k]));
         v->class_weight[k] = (double) count;

@@ -65,7 +65,7 @@ class Watch:
         known = self._done <= self._total  # a reservoir visits some rows twice
         self._bar(self._done, self._total if known else None, self._note)
 
-    def say(self, note: str) -> None:
+    def note(self, note: str) -> None:
         """Show this note from now on."""
         self._note = note
 

@@ -238,7 +238,7 @@ class RemotePath(str):
             )
         return self._url
 
-    def beside(self, url: str) -> "RemotePath":
+    def sibling(self, url: str) -> "RemotePath":
         """Return the path of another object that is read like this one."""
         return RemotePath(url, system=self.system, cache=self.cache)
 

@@ -82,7 +82,7 @@ def test_what_is_damaged_is_said(tmp_path):
     slots.write_bytes(data[:-1])
     with pytest.raises(CorruptFile, match="is damaged"):
         part.verify()
-    live = tmp_path / "p" / part.said["live"]
+    live = tmp_path / "p" / part.header["live"]
     kept = live.read_bytes()
     live.write_bytes(kept[:-1] + b"\x01")
     with pytest.raises(CorruptFile, match="their checksum differs"):

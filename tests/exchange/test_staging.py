@@ -48,7 +48,7 @@ def test_each_row_is_on_one_rank(tmp_path_factory, make, rows, world, unit, by):
     parts = staged(table, folder, world, unit=unit, by=by)
     found = pa.concat_tables([pa.Table.from_batches([part.table.read(0, len(part.table))]) for part in parts])
     assert found.sort_by("row").equals(table)
-    assert [part.said["units"] for part in parts] == sorted(part.said["units"] for part in parts) or world > 2
+    assert [part.header["units"] for part in parts] == sorted(part.header["units"] for part in parts) or world > 2
     new = max(1, world - 1)
     again = [restage([part.folder for part in parts], folder / f"new-{rank}", rank, new) for rank in range(new)]
     found = pa.concat_tables([pa.Table.from_batches([part.table.read(0, len(part.table))]) for part in again])

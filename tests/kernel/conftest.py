@@ -23,7 +23,7 @@ FLAGS = [
 
 @pytest.fixture
 def arm64(tmp_path):
-    """Compile a program of this folder for another processor and run it by an emulator; return the lines it prints."""
+    """Compile a program of this folder for arm64 and run it in an emulator; return its output lines."""
 
     def run(source, *flags):
         compiler, emulator = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64")
@@ -39,7 +39,7 @@ def arm64(tmp_path):
 
 @pytest.fixture
 def sanitized(tmp_path):
-    """Compile a program, let it read cases (each behind its length) from a file, return the numbers it prints."""
+    """Compile a program, run it on a file of length-prefixed cases, and return the numbers that it prints."""
 
     def run(program, cases, *extra):
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "dual/dual.h"
-#include "made.h"
+#include "numbers.h"
 
 enum { ROWS = 300 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "made.h"
+#include "numbers.h"
 #include "sgd/evaluate.h"
 #include "sgd/folds.h"
 

@@ -289,7 +289,7 @@ def test_what_neighbours_have_in_common_under_sanitizers(sanitized):
         rows.flat[rng.integers(0, rows.size, 2)] = [np.inf, np.nan]
         cases.append(struct.pack("<4q", spots, each, features, extras) + rows.tobytes())
         expected.append(alike(rows, spots, features))
-    found = sanitized((HERE / "alike.c").read_text(), cases)
+    found = sanitized((HERE / "similarity.c").read_text(), cases)
     assert np.abs(np.array(found) / 1e6 - expected).max() < 1e-4
     assert sum(one > 100_000 for one in found) > 3
     assert 0 in found

@@ -50,7 +50,7 @@ def test_runs_under_sanitizers(tmp_path, sanitizer):
 
 def test_rows_gathered_aside_under_sanitizers(tmp_path, sanitizer):
     alone = ["without a fork"] if "-fsanitize=thread" in sanitizer else []  # which that sanitizer does not follow
-    run(build(tmp_path, *sanitizer, source="aside.c"), *alone)
+    run(build(tmp_path, *sanitizer, source="async_gather.c"), *alone)
 
 
 def test_plans_do_not_depend_on_the_build(tmp_path):

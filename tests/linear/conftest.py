@@ -1,4 +1,4 @@
-"""Generated tables, sorted by label as stored data often is."""
+"""Generated tables, sorted by label like much stored data."""
 
 import numpy as np
 import pyarrow as pa

@@ -44,7 +44,7 @@ def test_without_average_the_mean_is_gone_on_from(rows):
     assert (train(rows, epochs=0, warm_start=past).coef == past.coef).all()
     assert past.learnt.coef.tolist() != past.coef.tolist()
     more = train(rows, epochs=1, warm_start=past, average=True)
-    assert more.learnt.beside[-1, 0] == past.learnt.beside[-1, 0] * 3 / 2
+    assert more.learnt.optimizer_state[-1, 0] == past.learnt.optimizer_state[-1, 0] * 3 / 2
 
 
 def test_the_last_epochs_test_figures_are_those_of_the_model(rows):

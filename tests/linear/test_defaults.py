@@ -176,7 +176,7 @@ def test_standardised_features_are_suggested_once(make, form, labels, caplog):
         rows = rows.append_column("group", pa.array(np.arange(600) % 2))
         settings |= {"by": "group"}
     train(rows, model="linear", epochs=3, **settings)
-    assert "beginning again at" in caplog.text
+    assert "restarting at" in caplog.text
     assert caplog.text.count("standardize=True would help") == 1
 
 

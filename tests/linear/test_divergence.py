@@ -64,7 +64,7 @@ def test_a_rate_that_nobody_chose_is_lowered(make, kind, caplog):
     assert model.params["learning_rate"] < 1e-4
     assert [record["epoch"] for record in model.history] == list(range(5))
     assert model.history[-1]["r2" if kind == "linear" else "accuracy"] > {"linear": 0.5, "softmax": 0.6}.get(kind, 0.8)
-    assert "learning rate 0.01 diverges; beginning again at 0.002" in caplog.text
+    assert "learning rate 0.01 diverges; restarting at 0.002" in caplog.text
     whole = train(table, model=kind, standardize=False, epochs=7, step="decay")
     assert (train(table, model=kind, epochs=2, warm_start=model).coef == whole.coef).all()
     with pytest.warns(DivergenceWarning) if kind != "linear" else pytest.raises(Diverged):
@@ -88,7 +88,7 @@ def test_a_rate_is_lowered_in_later_epochs_too(make):
     first = train(make.dense(x, y), epochs=1, **settings)
     assert not first.notes
     assert first.history[0]["loss"] == model.history[0]["loss"]
-    assert any("learning rate 0.01 diverges; beginning again at 0.002" in note for note in model.notes)
+    assert any("learning rate 0.01 diverges; restarting at 0.002" in note for note in model.notes)
     assert model.params["learning_rate"] < 0.01
     assert model.history[-1]["r2"] > 0.5
     assert [record["epoch"] for record in model.history] == list(range(6))

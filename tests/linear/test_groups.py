@@ -184,8 +184,8 @@ def test_a_boolean_is_no_number(groups, others):
             BadArgument,
             "the group column 'region' is among the features",
         ),
-        ({"by": "region", "validation": 0.1}, BadArgument, "validation is for one model, .*measure"),
-        ({"by": "region", "solver": "dual", "l2": 0.1}, BadArgument, "solver is for one model"),
+        ({"by": "region", "validation": 0.1}, BadArgument, "validation must be left out with by=.*measure"),
+        ({"by": "region", "solver": "dual", "l2": 0.1}, BadArgument, "solver must be left out with by"),
         ({"by": 3}, BadArgument, "by must be the name of a column, got 3"),
     ],
 )

@@ -196,12 +196,12 @@ ALONE = {
 
 @pytest.mark.parametrize("name", ALONE)
 def test_settings_of_one_model_are_refused(name):
-    with pytest.raises(BadArgument, match=r"does not go with labels|tell, got 'softmax'|label"):
+    with pytest.raises(BadArgument, match=r"must be left out with labels|with labels, got 'softmax'|label"):
         cp.train(table_of(SOME), labels="tags", **{"features": "x", name: ALONE[name]})
 
 
 def test_a_regression_and_little_memory_are_refused(rows):
-    with pytest.raises(BadArgument, match="tell, got 'linear'"):
+    with pytest.raises(BadArgument, match="with labels, got 'linear'"):
         cp.train(rows, labels="tags", features=FEATURES, model="linear")
     with pytest.raises(BudgetTooSmall, match=r"models of 4 labels take \d+ bytes and the labels of 600 rows"):
         cp.train(rows, labels="tags", features=FEATURES, memory=6000)

@@ -81,7 +81,7 @@ def test_labels_may_be_far_off(make, rows, far, large):
     assert huber.history[-1]["r2"] > 0.85
     assert (y < low.predict(x)).mean() == pytest.approx(0.05, abs=0.03)
     assert (y < high.predict(x)).mean() == pytest.approx(0.9, abs=0.03)
-    assert any("is small for labels this far from 0; beginning again at" in note for note in huber.notes)
+    assert any("is small for labels this far from 0; restarting at" in note for note in huber.notes)
     y[::50] += 1e9 * large  # they say little about other models
     assert np.corrcoef(train(make.dense(x, y), model="huber").predict(x), score)[0, 1] > 0.9
 
@@ -187,7 +187,7 @@ def test_a_step_too_large_is_taken_back(make, rows):
     x, score = rows
     y = np.random.default_rng(5).poisson(np.exp(score))
     model = train(make.dense(x * 30, y), model="poisson", epochs=2, standardize=False)
-    assert "diverges; beginning again" in " ".join(model.notes)
+    assert "diverges; restarting" in " ".join(model.notes)
 
 
 @pytest.mark.parametrize("kind", ["huber:2", "poisson", "quantile:0.7"])

@@ -68,7 +68,7 @@ def test_groups_have_the_rates_that_each_has_alone(kind, classes, scale, how, tm
     assert sum(told) == how["epochs"] * ROWS
     assert min(told) < 0
     assert [record["rows"] for record in models.history] == [ROWS] * how["epochs"]
-    assert sum("groups of 'group'" in note and "beginning again" in note for note in models.notes) >= 1
+    assert sum("groups of 'group'" in note and "restarting" in note for note in models.notes) >= 1
     weights = [table.filter(pa.compute.equal(table["group"], at))["w"].to_numpy() for at in range(3)]
     counts = [one.sum() if "weight" in how else len(one) for one in weights]
     if "class_weight" not in how:
@@ -85,7 +85,7 @@ def test_rows_left_out_are_counted_once_where_groups_begin_again():
     how = {"features": "x", "order": "riffle", "standardize": False, "on_bad": "skip", "epochs": 2}
     for more in ({"by": "group"}, {"labels": ["l0", "l1", "l2"]}):
         models = cp.train(table, **how, **more)
-        assert "beginning again" in models.notes[-1]
+        assert "restarting" in models.notes[-1]
         assert [(one["rows"], one["skipped"]) for one in models.history] == [(ROWS - 9, 9)] * 2
 
 

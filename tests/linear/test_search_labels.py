@@ -63,7 +63,7 @@ def test_rates_of_labels_that_diverge_are_lowered(rows, caplog):
     with caplog.at_level(logging.WARNING, "corgipile"):
         how = {"features": FEATURES, "folds": 3, "standardize": False, "model": "squared_hinge", "refit": False}
         found = cp.search(far, {"step": ["constant"]}, labels="tags", epochs=1, **how)
-    assert "of 12 models of {'step': 'constant'}; beginning again at" in caplog.text
+    assert "of 12 models of {'step': 'constant'}; restarting at" in caplog.text
     assert len(found.results[0]["learning_rates"]) == 12
     with pytest.raises(Diverged, match="at every point"):
         cp.search(far, {"learning_rate": [1e30]}, labels="tags", epochs=1, **how)
@@ -71,9 +71,9 @@ def test_rates_of_labels_that_diverge_are_lowered(rows, caplog):
 
 def test_what_cannot_be_is_refused(rows):
     for how, why in (
-        ({"label": "a"}, "label does not go with labels"),
-        ({"class_weight": "balanced"}, "class_weight does not go with labels"),
-        ({"model": "softmax"}, "a label is there or not"),
+        ({"label": "a"}, "label must be left out with labels"),
+        ({"class_weight": "balanced"}, "class_weight must be left out with labels"),
+        ({"model": "softmax"}, "model must be logistic, svm or squared_hinge with labels"),
         ({"features": ["x0", "a"], "labels": NAMES}, "'a' is among the features"),
     ):
         with pytest.raises(BadArgument, match=why):

@@ -145,14 +145,14 @@ def test_what_cannot_be_weights_is_said(rows):
         cp.train(rows, model="linear", label="x0", class_weight="balanced")
     with pytest.raises(BadArgument, match=r"divide by 0: there are no rows of class 2"):
         cp.train(rows, model="softmax", classes=[0, 1, 2], class_weight="balanced")
-    with pytest.raises(BadArgument, match="names '7', which is none of classes 0, 1"):
+    with pytest.raises(BadArgument, match="must name classes 0, 1, got '7'"):
         cp.train(rows, class_weight={7: 1})
     for wrong in ("equal", {}, 3):
         with pytest.raises(BadArgument, match='must be "balanced" or numbers by class'):
             cp.train(rows, class_weight=wrong)
     with pytest.raises(BadArgument, match="class_weight of 1 must be 0 or more, got -1"):
         cp.train(rows, class_weight={1: -1})
-    with pytest.raises(BadArgument, match="is 0 for all classes"):
+    with pytest.raises(BadArgument, match="must be above 0 for at least one class"):
         cp.train(rows, class_weight={0: 0, 1: 0})
 
 

@@ -110,18 +110,18 @@ def test_an_iteration_let_go_of_leaves_nothing_asked_for(table):
 
 
 def test_what_python_asks_is_checked():
-    aside, rows, out = _kernel.aside_new(), np.arange(10, dtype="f4"), np.zeros(3, "f4")
-    assert _kernel.aside_gather(aside, out, rows, 4, np.array([9, 0, 3], "i4")) == 1
-    assert _kernel.aside_wait(aside, 1) == 1
+    gatherer, rows, out = _kernel.async_gather_new(), np.arange(10, dtype="f4"), np.zeros(3, "f4")
+    assert _kernel.async_gather_request(gatherer, out, rows, 4, np.array([9, 0, 3], "i4")) == 1
+    assert _kernel.async_gather_wait(gatherer, 1) == 1
     assert out.tolist() == [9, 0, 3]
     for index, row_bytes in (([10], 4), ([-1], 4), ([0, 1, 2, 3], 4), ([0], 0), ([0], -4), ([0, 0], 1 << 62)):
         with pytest.raises(ValueError, match="index must lie within"):
-            _kernel.aside_gather(aside, out, rows, row_bytes, np.array(index, "i4"))
+            _kernel.async_gather_request(gatherer, out, rows, row_bytes, np.array(index, "i4"))
     with pytest.raises(TypeError, match="index has elements of 8 bytes"):
-        _kernel.aside_gather(aside, out, rows, 4, np.array([0]))
+        _kernel.async_gather_request(gatherer, out, rows, 4, np.array([0]))
     with pytest.raises((BufferError, ValueError)):
-        _kernel.aside_gather(aside, b"x" * 12, rows, 4, np.array([0], "i4"))
+        _kernel.async_gather_request(gatherer, b"x" * 12, rows, 4, np.array([0], "i4"))
     with pytest.raises(ValueError, match="copy 2 was not requested"):
-        _kernel.aside_wait(aside, 2)
+        _kernel.async_gather_wait(gatherer, 2)
     with pytest.raises(ValueError, match="invalid PyCapsule"):
-        _kernel.aside_wait(object(), 0)
+        _kernel.async_gather_wait(object(), 0)

@@ -130,11 +130,11 @@ def test_it_is_remembered_once_and_measured_anew_when_asked(path, cache, monkeyp
     table, times = cp.open(path), []
     made = Probe(places.place_of(table), time.time(), MADE.cells)
     monkeypatch.setattr("corgipile.planner.choice.measure_rates", lambda _: times.append(1) or made)
-    assert probed(table, anew=False) is None
+    assert probed(table, fresh=False) is None
     assert probed(table, may=False) is None
     assert probed(table) == probed(table) == made
     assert len(times) == 1
-    assert probed(table, anew=True) == made
+    assert probed(table, fresh=True) == made
     assert len(times) == 2
     (kept,) = cache.iterdir()
     assert json.loads(kept.read_text())["place"] == made.place

@@ -1,4 +1,4 @@
-"""What the tests of the extension share; `pgservers` starts the servers."""
+"""Fixtures of the extension's tests; `pgservers` starts the servers."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -15,7 +15,7 @@ __all__ = ["learn", "tagged"]  # of several labels
 
 @pytest.fixture(scope="session")
 def pg_regress():
-    """Return the first pg_regress that runs; any serves every server."""
+    """Return the first working pg_regress; any works with every server."""
     for source in installations()[0]:
         program = source.pkglibdir / "pgxs/src/test/regress/pg_regress"
         if program.exists() and not subprocess.run([program, "--version"], capture_output=True, check=False).returncode:
@@ -25,7 +25,7 @@ def pg_regress():
 
 @pytest.fixture
 def fails(server):
-    """Return what runs SQL that must fail, and gives its message."""
+    """Return a function that runs failing SQL and returns its message."""
 
     def run(sql, user="postgres"):
         with pytest.raises(SqlError) as caught:
@@ -37,7 +37,7 @@ def fails(server):
 
 @pytest.fixture
 def train(server):
-    """Return what trains and gives the rows, one an epoch."""
+    """Return a function that trains and returns a row per epoch."""
 
     def run(source, *, user="postgres", **options):
         given = {"model": "logistic", "features": "x", "label": "label", "epochs": 2, **options}
@@ -48,7 +48,7 @@ def train(server):
 
 
 class Session:
-    """A psql that stays: what it says, errors too, is read a statement at a time."""
+    """A psql that stays open; its output, errors included, is read statement by statement."""
 
     def __init__(self, command):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -60,18 +60,18 @@ class Session:
         self.psql.stdin.write(f"{sql};\n\\echo .\n")
 
     def hear(self):
-        """Return what was said of the SQL sent."""
+        """Return the output of the sent SQL."""
         return "".join(iter(self.psql.stdout.readline, ".\n")).strip()
 
     def tell(self, sql):
-        """Run SQL and return what was said."""
+        """Run SQL and return its output."""
         self.send(sql)
         return self.hear()
 
 
 @pytest.fixture
 def session(server):
-    """Return what opens a session that stays, of a role."""
+    """Return a function that opens a session of a role."""
     with contextlib.ExitStack() as opened:
 
         def start(user="postgres"):
@@ -85,7 +85,7 @@ def session(server):
 
 @pytest.fixture(scope="session")
 def roles(server):
-    """Make six roles: one owns a model, one is a member of it, three hold a right each, one none."""
+    """Make six roles: the owner of a model, its member, three with one right each, one without."""
     server.sql("CREATE ROLE m_owner LOGIN; CREATE ROLE m_member LOGIN IN ROLE m_owner;"
                + "".join(f"CREATE ROLE m_{name} LOGIN;" for name in ROLES[2:]))  # fmt: skip
     server.sql("""
@@ -100,7 +100,7 @@ def roles(server):
 
 @pytest.fixture
 def model(server, train, roles):
-    """Train the model of m_owner, anew, and grant it."""
+    """Retrain the model of m_owner, and grant its rights."""
     server.sql("DELETE FROM corgipile.models WHERE name IN ('m', 'mine')")
     train("seen", name="m", user="m_owner")
     for role, right in (("user", "use"), ("reader", "read"), ("replacer", "replace")):

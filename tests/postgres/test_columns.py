@@ -189,8 +189,8 @@ REFUSED = {
     "'logistic', 'n', 'day'": 'label column "day" is date; a number, boolean or text is needed',
     "'logistic', 'n', 'y', classes => ARRAY[0, 1]": 'classes must be text for label column "y", which is text',
     "'logistic', 'n', 'z', classes => ARRAY['a', 'b']": 'classes must be of the type of label column "z", integer',
-    "'logistic', 'n', 'z', classes => ARRAY[date '2020-01-01']": "classes are date[]; an array of numbers or of text",
-    "'logistic', 'n', 'z', classes => 7": "classes are integer; an array",
+    "'logistic', 'n', 'z', classes => ARRAY[date '2020-01-01']": "must be an array of numbers or text, got date[]",
+    "'logistic', 'n', 'z', classes => 7": "classes must be an array of numbers or text, got integer",
     "'logistic', 'n', 'y', classes => '{no}'": "classes has 1 value; a logistic model needs at least two",
     "'logistic', 'n', 'y', classes => '{no, maybe}'": 'has label "ÿes", which is none of the classes "maybe", "no"',
     "'softmax', 'n', 'city'": 'has a NULL in label column "city"',
@@ -344,7 +344,7 @@ def test_going_on_keeps_the_encoding(server, people, train, fails):
     assert "encode and missing must be left out" in fails(call.format("ARRAY['a', 'city']", ", missing => 0"))
     assert "was trained on other columns" in fails(call.format("ARRAY['city', 'a']", ""))
     train(people, name="plain", features=["n", "big"], label="z", learning_rate=1e-9)
-    assert 'warm_start "plain" was trained on numbers alone' in fails(
+    assert 'warm_start "plain" was trained on numbers only' in fails(
         "SELECT * FROM corgipile.train('people', 'logistic', ARRAY['n', 'day'], 'z', warm_start => 'plain')"
     )
 
@@ -354,7 +354,7 @@ ASKED = {
     "'city', 'y', encode => 'binary'": "encode must be 'onehot', 'ordinal', 'hash'",
     "'city', 'y', encode => 'hash:0'": "buckets of encode must be a number from 1 to 1048576",
     "'city', 'y', encode => 'hash:x'": "buckets of encode must be",
-    "'city', 'y', encode => '{\"town\": \"onehot\"}'": 'encode names column "town", which is no feature',
+    "'city', 'y', encode => '{\"town\": \"onehot\"}'": 'encode must name feature columns, got "town"',
     "'city', 'y', encode => '{\"city\": 7}'": 'encode of column "city" must be a text',
     "'city', 'y', encode => '{\"city\"'": "invalid input syntax for type json",
     "'city', 'y', encode => 'onehot'": 'has a NULL in feature column "city"',
@@ -366,7 +366,7 @@ ASKED = {
     "'nothing', 'y', missing => 'mean'": 'column "nothing" has no values, so its mean cannot replace',
     "'nothing', 'y', encode => 'onehot'": 'has a NULL in feature column "nothing"',
     "'void', 'y', encode => 'onehot'": 'column "void" has no values to use as categories',
-    "'nothing', 'y', missing => 'skip'": "none of 2399 rows can be learnt from",
+    "'nothing', 'y', missing => 'skip'": "none of 2399 rows can be trained on",
     "'a', 'y'": 'has a NULL in feature column "a"',
     "'f', 'y'": 'has a NULL in feature column "f"',
     "'ever', 'y', learning_rate => 1e-9": "has a feature that is NaN or infinite",

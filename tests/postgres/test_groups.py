@@ -102,7 +102,7 @@ def test_rates_are_lowered_for_groups_that_diverge(server, grouped):
     server.sql("UPDATE grouped SET x = ARRAY(SELECT 1e5 * u FROM unnest(x) u) WHERE small = -1; VACUUM FULL grouped")
     given = "'grouped', 'linear', 'x', 'label', name => 'groups', by => 'small', standardize => false, epochs => 3"
     _, said = server.said(f"SELECT * FROM corgipile.train({given}, block_size => '8kB', buffer_size => '200kB')")
-    assert 'learning rate 0.01 diverges in 2 of 4 groups of "small", -1, 0; beginning again at 0.002' in said
+    assert 'learning rate 0.01 diverges in 2 of 4 groups of "small", -1, 0; restarting at 0.002' in said
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'groups'")
     assert stored["params"]["learning_rate"] is None
     assert stored["params"]["learning_rates"][1] < stored["params"]["learning_rates"][2] < 0.01
@@ -167,10 +167,7 @@ def test_rows_left_out_and_groups_of_few_rows_are_told(server, grouped):
                "INSERT INTO grouped (i, x, label, w, g) SELECT 1, NULL, 1, 1, 'none' FROM t WHERE i = 0")  # fmt: skip
     call = "corgipile.train('grouped', 'logistic', 'x', 'label', name => 'groups', by => 'g', missing => 'skip')"
     _, said = server.said(f"SELECT * FROM {call}")
-    assert (
-        '1 of 8 groups of "g" have no row that can be learnt from; their models say the same of every row: "none"'
-        in said
-    )
+    assert '1 of 8 groups of "g" have no row to train on; their models are constant: "none"' in said
     assert '1 of 8 groups of "g" have one row: "lone"' in said
     assert "(1 skipped)" in said
     (stored,) = server.rows("SELECT params, coefficients FROM corgipile.models WHERE name = 'groups'")
@@ -217,13 +214,16 @@ REFUSED = {
     "a number": ({"by": "w"}, 'group column "w" is double precision; text, whole numbers or booleans are needed'),
     "lists": ({"by": "k"}, 'group column "k" is integer.*; text, whole numbers or booleans are needed'),
     "no column": ({"by": "nil"}, 'table "grouped" has no column "nil"'),
-    "the label": ({"by": "label"}, "by => 'label' is the column of labels"),
-    "the weight": ({"by": "small", "weight": "small"}, "by => 'small' is the column of weights"),
+    "the label": ({"by": "label"}, "by => 'label' is the label column"),
+    "the weight": ({"by": "small", "weight": "small"}, "by => 'small' is the weight column"),
     "a feature": ({"by": "small", "features": ["small", "w"]}, 'column "small" is the group; it cannot be'),
-    "held out": ({"by": "g", "holdout": 0.1}, "holdout is for one model; there is one for each value of by => 'g'"),
-    "going on": ({"by": "g", "warm_start": "m"}, "warm_start is for one model"),
-    "weights": ({"by": "g", "weights": True}, "weights is for one model"),
-    "too many": ({"by": "i", "buffer_size": "200kB"}, 'is 200 kB, of which models of about .* groups of "i" take'),
+    "held out": ({"by": "g", "holdout": 0.1}, "holdout must be left out with by => 'g': each value has its own model"),
+    "going on": ({"by": "g", "warm_start": "m"}, "warm_start must be left out with by"),
+    "weights": ({"by": "g", "weights": True}, "weights must be left out with by"),
+    "too many": (
+        {"by": "i", "buffer_size": "200kB"},
+        'half of buffer_size, 100 kB, must hold the models of about .* groups of "i", ',
+    ),
 }  # fmt: skip
 
 
@@ -242,9 +242,9 @@ def test_the_size_that_is_named_is_enough(server, fails, train, grouped):
     of = "'grouped', 'softmax', ARRAY['k', 'v'], 'label', by => 'many'"
     call = f"SELECT * FROM corgipile.train({of}, buffer_size => '{{}}kB')"
     said = fails(call.format(338))  # how wide rows are is known once all are seen
-    assert 'of which models of 60 groups of "many" take' in said
+    assert 'must hold the models of 60 groups of "many", ' in said
     size = re.search("buffer_size => '(.*?)kB'", said)[1]
-    assert "of which models of 60 groups" in fails(call.format(int(size) - 5))
+    assert "must hold the models of 60 groups" in fails(call.format(int(size) - 5))
     assert len(train("grouped", **given, buffer_size=f"{size}kB")) == 1
 
 
@@ -350,14 +350,14 @@ def test_groups_of_no_model_are_errors(server, train, fails, grouped):
     grouped()
     train("grouped", name="groups", by="small")
     x = "(SELECT x FROM grouped LIMIT 1)"
-    why = 'is of group "5" of "small", of which there is no model in "groups"'
+    why = 'is of group "5" of "small", which has no model in "groups"'
     for sql in (f"SELECT corgipile.predict('groups', {x}, 5)", f"SELECT corgipile.predict('groups', ROW({x}, 5))"):
         assert "the row to predict " + why in fails(sql)
     assert "is of group NULL of" in fails(f"SELECT corgipile.predict('groups', {x}, NULL::int)")
     assert 'the group is text; model "groups" takes a whole number for its column "small"' in fails(
         f"SELECT corgipile.predict('groups', {x}, '5')"
     )
-    assert "takes features and then the row's group" in fails(f"SELECT corgipile.predict('groups', {x})")
+    assert "needs the row's group after the features" in fails(f"SELECT corgipile.predict('groups', {x})")
     assert 'has no column "small"' in fails("SELECT corgipile.predict('groups', t) FROM t LIMIT 1")
     assert server.value("SELECT corgipile.predict('groups', NULL::real[], 1)") is None
     server.sql("UPDATE grouped SET small = 5 WHERE i = 12")

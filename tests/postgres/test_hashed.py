@@ -159,7 +159,7 @@ REFUSED = {
     "beside": ({"text": "note", "features": "note"}, '"note" is in text and in features'),
     "a list beside": ({"text": "note", "features": "list"}, '"list" is an array; with hashed columns'),
     "text beside": ({"text": "note", "features": "city"}, 'feature column "city" is text; numbers'),
-    "encode of text": ({"text": "note", "encode": '{"note": "onehot"}'}, 'column "note", which is no feature'),
+    "encode of text": ({"text": "note", "encode": '{"note": "onehot"}'}, 'must name feature columns, got "note"'),
     "encoded and a factor": (
         {"interactions": "city:n", "features": "n", "encode": '{"n": "onehot"}'}, '"n" is a number in interactions'
     ),
@@ -168,7 +168,7 @@ REFUSED = {
     "a NULL number": ({"interactions": "n"}, 'has a NULL in feature column "n"'),
     "little memory": (
         {"text": "note", "hash_bits": 18, "buffer_size": "16MB"},
-        "of which the model takes .* for hash_bits 18",
+        "in training the model takes .* with hash_bits 18",
     ),
     "a column cannot hold": ({"text": "note", "hash_bits": 28}, "a model of 268435456 features .* is too large"),
 }  # fmt: skip

@@ -129,7 +129,7 @@ def test_who_sees_and_who_ends(server, fails):
     assert {user: server.value(see, user) for user in ("j_one", "j_two", "j_sees", "j_signals", "postgres")} == {
         "j_one": 0, "j_two": 1, "j_sees": 1, "j_signals": 0, "postgres": 1}  # fmt: skip
     for what in (cancel, f"SELECT corgipile.wait({number}, '0 s')"):
-        assert f"there is no job {number} of yours" in fails(what, "j_one")
+        assert f"you have no job {number}" in fails(what, "j_one")
     assert "permission denied to cancel job" in fails(cancel, "j_sees")
     wait_for(lambda: server.value(f"SELECT corgipile.wait({number}, '0 s')", "j_sees") == "running", "a job that runs")
     assert server.value(cancel, "j_signals") is True

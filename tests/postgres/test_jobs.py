@@ -213,8 +213,8 @@ def test_refused_at_once(server, fails):
         CREATE FUNCTION o() RETURNS bigint LANGUAGE sql AS $$ {call.format("public.plain")} $$;
         CREATE TABLE indexed AS SELECT 1 AS i; BEGIN; CREATE INDEX ON indexed (sly(i))"""
     assert "security-restricted operation" in fails(restricted)
-    assert "there is no job 0 of yours" in fails("SELECT corgipile.wait(0)")
-    assert "there is no job -3 of yours" in fails("SELECT corgipile.cancel(-3)")
+    assert "you have no job 0" in fails("SELECT corgipile.wait(0)")
+    assert "you have no job -3" in fails("SELECT corgipile.cancel(-3)")
     assert server.text("SELECT corgipile.wait(NULL), corgipile.cancel(NULL)").strip() == "|"
 
 

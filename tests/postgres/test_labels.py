@@ -157,7 +157,7 @@ def test_the_rate_of_labels_that_diverge_is_lowered(server, learn, tagged):
     _, said = server.said(call)
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'tags'")
     python = in_python(server, {**stored, "source": "tagged"}, "double precision", rated=False)
-    told = re.findall("learning rate .* beginning again at [^\n]*", said)
+    told = re.findall("learning rate .* restarting at [^\n]*", said)
     assert told
     assert "labels" in told[0]
     assert stored["params"]["learning_rates"] == python.params["learning_rates"]
@@ -231,7 +231,9 @@ def test_labels_and_blocks_are_those_of_python_whatever_lists_say(server, lists)
     try:
         python = cp.train(open_table(table), features="x", labels="tags", epochs=1)
     except cp.errors.BadLabel as error:
-        with pytest.raises(SqlError, match="are empty" if "empty" in str(error) else "that some have can be learnt"):
+        with pytest.raises(
+            SqlError, match="are empty" if "empty" in str(error) else "must be in some rows, not in all"
+        ):
             server.sql(call)
         return
     server.sql(call)

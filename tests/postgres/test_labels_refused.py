@@ -18,26 +18,29 @@ REFUSED = {
     "no column": ({"labels": "nil"}, 'table "tagged" has no column "nil"'),
     "a list of several": ({"labels": ["tags", "one"]}, 'label column "tags" is text\\[\\]; 0 and 1, or booleans'),
     "twice": ({"labels": ["one", "one"]}, 'labels must not repeat columns, got "one" twice'),
-    "one label too": ({"label": "label"}, "label does not go with labels, of which each has a model"),
-    "groups": ({"by": "i"}, "by does not go with labels"),
-    "held out": ({"holdout": 0.1}, "holdout does not go with labels"),
-    "going on": ({"warm_start": "m"}, "warm_start does not go with labels"),
-    "weights": ({"weights": True}, "weights does not go with labels"),
-    "classes": ({"classes": [0, 1]}, "classes does not go with labels"),
-    "class weights": ({"class_weight": "balanced"}, "class_weight does not go with labels"),
-    "classes of one": ({"model": "softmax"}, 'logistic, svm and squared_hinge tell, got "softmax"'),
-    "numbers of one": ({"model": "linear"}, 'squared_hinge tell, got "linear"'),
+    "one label too": ({"label": "label"}, "label must be left out with labels: each label has its own model"),
+    "groups": ({"by": "i"}, "by must be left out with labels"),
+    "held out": ({"holdout": 0.1}, "holdout must be left out with labels"),
+    "going on": ({"warm_start": "m"}, "warm_start must be left out with labels"),
+    "weights": ({"weights": True}, "weights must be left out with labels"),
+    "classes": ({"classes": [0, 1]}, "classes must be left out with labels"),
+    "class weights": ({"class_weight": "balanced"}, "class_weight must be left out with labels"),
+    "classes of one": ({"model": "softmax"}, 'logistic, svm or squared_hinge with labels, got "softmax"'),
+    "numbers of one": ({"model": "linear"}, 'squared_hinge with labels, got "linear"'),
     "the weight": ({"labels": ["one", "w"], "weight": "w"}, 'column "w" is a label; it cannot be the weight too'),
     "a feature": ({"labels": ["one", "two"], "features": ["w", "one"]}, 'column "one" is the label; it cannot'),
     "no labels": ({"labels": "none"}, 'all arrays of label column "none" are empty; there is nothing to learn'),
-    "all rows": ({"labels": "same"}, 'all of 3085 rows have label "b"; one that some have can be learnt'),
+    "all rows": ({"labels": "same"}, 'all of 3085 rows have label "b"; it must be in some rows, not in all'),
     "no row": ({"labels": ["one", "never"]}, 'none of 3085 rows have label "never"; one that some have'),
     "two": ({"labels": ["one", "k1"]}, 'row \\(.*\\) has 7 in label column "k1"; 0 or 1 is needed'),
     "a matrix": ({"labels": "deep"}, 'column "deep" is an array of 2 dimensions; 1 is needed'),
     "null": ({"labels": "gone"}, 'row \\(.*\\) has a NULL in label column "gone"; use an empty array for no labels'),
     "null, though rows are left out": ({"labels": "gone", "missing": "skip"}, 'has a NULL in label column "gone"'),
     "null in it": ({"labels": "holed"}, 'row \\(.*\\) has a NULL in an array of label column "holed"'),
-    "too many": ({"labels": "own", "buffer_size": "200kB"}, "is 200 kB, of which models of .* or more labels take"),
+    "too many": (
+        {"labels": "own", "buffer_size": "200kB"},
+        "half of buffer_size, 100 kB, must hold the models of .* or more labels, ",
+    ),
     "neither": ({"labels": None}, "label must not be NULL"),
 }  # fmt: skip
 ODD = """CREATE TABLE odd AS SELECT *, 'a,b'::text AS word, '{}'::text[] AS none, ARRAY['b'] || tags AS same,
@@ -60,9 +63,9 @@ def test_the_size_that_is_named_is_enough(server, fails, learn, tagged):
     tagged()
     call = "SELECT * FROM corgipile.train('tagged', 'logistic', 'x', labels => 'small', buffer_size => '{}kB')"
     said = fails(call.format(82))  # which labels rows have is known once all are seen
-    assert "of which models of 18 labels take" in said
+    assert "must hold the models of 18 labels, " in said
     size = re.search("buffer_size => '(.*?)kB'", said)[1]
-    assert "of which models of 18 labels" in fails(call.format(int(size) - 3))
+    assert "must hold the models of 18 labels, " in fails(call.format(int(size) - 3))
     assert len(learn("small", epochs=1, buffer_size=f"{size}kB")) == 1
 
 
@@ -84,11 +87,11 @@ def test_functions_of_one_model_name_the_way(server, train, fails, learn, tagged
         assert '"tags" holds models of 5 labels; ' in said
         assert "corgipile.load(path).of(label).pack()" in said
     for name in ("predict", "predict_bool", "predict_text"):
-        assert "has several labels a row; use corgipile.predict_labels" in fails(
+        assert "is a multi-label model; use corgipile.predict_labels" in fails(
             f"SELECT corgipile.{name}('tags', x) FROM tagged"
         )
     train("tagged", name="one")
-    assert 'model "one" has one label a row; use corgipile.predict' in fails(
+    assert 'model "one" is no multi-label model; use corgipile.predict' in fails(
         "SELECT corgipile.predict_labels('one', x) FROM tagged"
     )
     assert "use corgipile.evaluate" in fails("SELECT corgipile.evaluate_labels('one', 'tagged')")

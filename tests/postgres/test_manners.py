@@ -71,7 +71,7 @@ def test_a_model_that_learnt_nothing_is_told(server, model, label):
         call = f"'noise', '{model}', 'a', '{label}', holdout => {holdout}, learning_rate => {{}}"
         said = server.said(CALL.format(call.format(1e-9)))[1]
         assert "WARNING:  the model is no better than" in said
-        assert ("on the rows held out" in said) == (holdout != "NULL")
+        assert ("on the validation rows" in said) == (holdout != "NULL")
 
 
 @pytest.mark.parametrize(("kind", "chance"), [("logistic", "0.6931"), ("softmax", "0.6931"), ("svm", "1")])

@@ -60,7 +60,7 @@ def test_predicting_refuses_what_is_no_row(server, model, fails):
     for features, said in (
         ("1", 'the row has 1 features; model "form" was trained with 2'),
         ("1, 2, 3", "the row has 3 features"),
-        ("1, 'a'::text", "features are text; numbers, or one array of numbers, are needed"),
+        ("1, 'a'::text", "features must be numbers or one array of numbers, got text"),
         ("1, ARRAY[2]", "features are an array and a number"),
         ("'{1, 2, 3}'", "the row has 3 features"),
         ("'[1, 2]'", "malformed array literal"),

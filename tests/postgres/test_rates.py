@@ -74,7 +74,7 @@ def test_a_rate_that_diverges_is_lowered_as_in_python(server, store, case):
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'rated'")
     given.pop("threads", None)
     python = cp.train(table, features="x", order="no_shuffle", **given)
-    again = [note for note in python.notes if "beginning again" in note]
+    again = [note for note in python.notes if "restarting" in note]
     assert again
     assert [line for line in said.splitlines() if "WARNING:  learning" in line] == [
         f"WARNING:  {note}" for note in again
@@ -161,7 +161,7 @@ def test_a_regression_that_stands_still_goes_on_at_a_lower_rate(server, store):
     (stored,) = server.rows("SELECT * FROM corgipile.models WHERE name = 'rated'")
     how = {"model": "linear", "features": "x", "step": "constant", "standardize": False, "order": "no_shuffle"}
     python = cp.train(table, epochs=8, **how)
-    assert "NOTICE:  the loss stands still" in said
+    assert "NOTICE:  the loss has plateaued" in said
     assert stored["params"]["learning_rate"] == python.params["learning_rate"] < 0.01
     assert (np.array(stored["coefficients"]) == python.coef).all()
 
@@ -171,12 +171,12 @@ def test_a_rate_that_was_chosen_is_left_alone(server, store, fails):
     call = "SELECT * FROM corgipile.train('rated', 'linear', 'x', 'label', learning_rate => 0.01, standardize => false)"
     said = fails(call)
     assert "ERROR:  training diverged" in said
-    assert "beginning again" not in said
+    assert "restarting" not in said
 
 
 def test_each_fold_has_a_rate_of_its_own(server, store):
     store(*rows(*MIXED))
     said, told = server.said("SELECT * FROM corgipile.cross_validate('rated', 'logistic', 'x', 'label', folds => 3, "
                              "standardize => false, \"order\" => 'no_shuffle')")  # fmt: skip
-    assert 1 <= told.count("learning rate 1 diverges; beginning again at 0.2") <= 3
+    assert 1 <= told.count("learning rate 1 diverges; restarting at 0.2") <= 3
     assert len(said.splitlines()) == 3

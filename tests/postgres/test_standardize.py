@@ -131,7 +131,7 @@ def test_standardised_features_are_suggested_once(server):
     call = "SELECT * FROM corgipile.train('{}', 'linear', ARRAY[{}], 'label', epochs => 3{})"
     for source, features, more in (("sparse", "'k', 'v'", ""), ("st", "'k', 'a'", ", standardize => false")):
         said = server.said(call.format(source, features, more))[1]
-        assert "beginning again at" in said
+        assert "restarting at" in said
         assert said.count("standardize => true would help") == 1
     server.sql("DROP TABLE sparse")
 

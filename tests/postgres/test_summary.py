@@ -119,8 +119,8 @@ def test_singular_matrices_name_the_features(server, fails):
 def test_what_has_no_standard_errors(server, fails):
     for name, kind in (("three", "softmax"), ("rest", "ovr_logistic"), ("hinge", "svm")):
         said = fails(f"SELECT * FROM corgipile.summary('{name}', 'summed')")
-        assert f"standard errors are of logistic, linear and poisson models, got a {kind} model" in said
-    for how, said in (("l1 => 0.1", "an L1 penalty makes weights 0"), ("max_norm => 1", "weights at their bound")):
+        assert f"standard errors need a model of kind logistic, linear, poisson, got {kind}" in said
+    for how, said in (("l1 => 0.1", "weights under an L1 penalty"), ("max_norm => 1", "weights at their bound")):
         server.text(f"SELECT count(*) FROM corgipile.train('summed', 'logistic', 'x', 'two', name => 'held', {how})")
         assert said in fails("SELECT * FROM corgipile.summary('held', 'summed')")
     assert "no rows that count" in fails("SELECT * FROM corgipile.summary('linear', 'summed', \"where\" => 'false')")

@@ -223,7 +223,7 @@ REFUSED = {
     "a label": (lambda header, meta: (meta["params"]["encoding"]["label"].update(values=[0, 0.5, 1]),
                 meta.update(classes=[0, 0.5, 1], class_type="float64")), 'the encoder "classes" of label "word"'),
     "a list": (lambda header, meta: meta["params"]["encoding"]["features"].__setitem__(1, {"how": "vector",
-               "column": "city", "fill": None}), 'cannot hold lists beside other columns: "a", "city"'),
+               "column": "city", "fill": None}), 'cannot hold lists together with other columns: "a", "city"'),
     "width": (lambda header, meta: meta["params"]["encoding"]["features"][1]["values"].pop(),
               "its encoding does not match its arrays"),
     "no metadata": (lambda header, meta: header.pop("__metadata__"), "it says nothing of a model"),
@@ -254,7 +254,7 @@ def test_what_is_no_model_or_cannot_be_held(server, rows, fails):
     assert "cannot hold the class 9007199254740993" in fails(f"SELECT corgipile.import('here', '\\x{large.hex()}')")
     mixed = cp.train(rows, features=["a", "v"], label="two", epochs=1, memory="1MB", standardize=False).pack()
     said = fails(f"SELECT corgipile.import('here', '\\x{mixed.hex()}')")
-    assert "the extension cannot hold lists beside other columns: 2 columns have 4 features" in said
+    assert "the extension cannot hold lists together with other columns: 2 columns have 4 features" in said
     assert parts(unpack(out_of(server))) == parts(unpack(content))
     assert "model must be a name of at least one character" in fails("SELECT corgipile.import('', '')")
     assert 'there is no model "absent"' in fails("SELECT corgipile.export('absent')")

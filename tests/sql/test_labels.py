@@ -99,22 +99,24 @@ class Labels:
             self.fails(sql, script, f"ML.{call} needs a model of one label; 'm' has 3", kind=BadArgument)
         for what, why in (
             (f"WITH {given} LABEL big", "label and labels exclude each other, got label 'big'; give one of them"),
-            (f"WITH {given}, validation = 0.1", "does not go with labels"),
-            (f"WITH {given}, by = even", "does not go with labels"),
+            (f"WITH {given}, validation = 0.1", "must be left out with labels"),
+            (f"WITH {given}, by = even", "must be left out with labels"),
             ("WITH labels = a, features = b", "label column .a. is "),
             ("WITH labels = nil", "there is no column 'nil'"),
         ):
             self.fails(sql, f"SELECT * FROM posts TRAIN BY logistic {what}", why)
-        self.fails(sql, f"SELECT * FROM posts TRAIN BY softmax WITH {given}", "squared_hinge tell, got")
+        self.fails(sql, f"SELECT * FROM posts TRAIN BY softmax WITH {given}", "squared_hinge with labels, got")
         self.fails(sql, "SELECT a, b, big FROM posts TRAIN BY logistic USING m", "label", kind=Exception)
 
     def test_functions_name_each_other(self, sql):
         self.table(sql)
         sql.execute(f"SELECT * FROM posts TRAIN BY svm WITH labels = tags, features = (a, b), {HOW} INTO m")
         schema = "corgipile." if isinstance(self, OnPostgreSQL) else ""
-        self.fails(sql, f"SELECT {schema}predict('m', a, b) FROM posts", "has several labels a row", kind=Exception)
+        self.fails(sql, f"SELECT {schema}predict('m', a, b) FROM posts", "is a multi-label model", kind=Exception)
         sql.execute(f"SELECT a, b, even FROM posts TRAIN BY svm WITH {HOW} INTO n")
-        self.fails(sql, f"SELECT {schema}predict_labels('n', a, b) FROM posts", "has one label a row", kind=Exception)
+        self.fails(
+            sql, f"SELECT {schema}predict_labels('n', a, b) FROM posts", "is no multi-label model", kind=Exception
+        )
         assert self.value(sql, f"SELECT {schema}predict_labels('m', NULL::real, 1::real)") is None
         assert sql.execute("EXPLAIN SELECT * FROM posts TRAIN BY svm WITH labels = tags, features = (a, b)").fetchall()
 

@@ -92,7 +92,7 @@ def test_partitions_and_materialized_views_are_read_as_they_are(sql):
         ("block_size = 100", "in PostgreSQL, got 100 rows"),
         ("buffer_size = 1MB, memory = 1MB", "the same setting in PostgreSQL"),
         ("group = a", "group works for files and DuckDB only"),
-        ("by = a, validation = 0.1", "holdout is for one model; there is one for each value of by = 'a'"),
+        ("by = a, validation = 0.1", "holdout must be left out with by = 'a': each value has its own model"),
         ("text = a", 'text column "a" is double precision; text is needed'),
         ("hash_bits = 8", "hash_bits has no effect without text or interactions"),
         ("balance = a", "must be the label"),

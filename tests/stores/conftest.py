@@ -1,4 +1,4 @@
-"""Servers of objects: our own, which fails to order, and one that others wrote, which checks signatures."""
+"""Object servers: ours, which fails on request, and an independent one, which checks signatures."""
 
 import os
 import shutil
@@ -25,9 +25,9 @@ def _server(tmp_path_factory):
 
 @pytest.fixture
 def objects(_server, monkeypatch):
-    """Give a server of the bucket ``bucket``, empty and well-behaved, that clients of S3 find by the environment.
+    """Give a server with the empty bucket ``bucket``, which S3 clients find by the environment.
 
-    Where an answer is late, as all may be on a busy machine, no request is sent a second time: tests count them.
+    Late answers, common on a busy machine, cause no second request, since tests count requests.
     """
     monkeypatch.setattr(Times, "may_hedge", lambda _: False)
     shutil.rmtree(_server.root / "bucket", ignore_errors=True)
@@ -40,12 +40,12 @@ def objects(_server, monkeypatch):
 
 @pytest.fixture
 def hedging(objects, monkeypatch):
-    """Let requests of which the answer is late be sent a second time."""
+    """Enable second requests after late answers."""
     monkeypatch.setattr(Times, "may_hedge", MAY_HEDGE)
 
 
 class Hadro(NamedTuple):
-    """The server that others wrote: where it is, and the folder that it serves."""
+    """The independent server: its address and its folder."""
 
     url: str
     root: os.PathLike[str]
@@ -55,7 +55,7 @@ class Hadro(NamedTuple):
 
 @pytest.fixture(scope="session")
 def hadro(tmp_path_factory):
-    """Give a server that checks signatures; skipped where it is not installed."""
+    """Give a server that checks signatures; skip if it is not installed."""
     pytest.importorskip("hadro")
     root = tmp_path_factory.mktemp("hadro")
     (root / "bucket").mkdir()

@@ -60,7 +60,7 @@ def test_a_bucket_is_probed_when_asked_and_at_a_known_cost(bucket):
 def test_a_bucket_that_answers_with_errors_is_not_known(bucket, monkeypatch):
     table = open_table("s3://bucket/rows.arrow")
     monkeypatch.setattr(measure._Bucket, "_place", lambda *_: (Refusing(), 0, 1))
-    assert probed(table, anew=True) is None
+    assert probed(table, fresh=True) is None
 
 
 class Refusing:

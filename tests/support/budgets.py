@@ -20,37 +20,37 @@ STORED = "in a store: "
 IN_STORES = ("arrow", "arrow, x1..x28", "parquet, x1..x28, as pandas", "parquet, groups of 8,192", "webdataset")
 ALL = (*SHAPES, *(STORED + shape for shape in IN_STORES))
 ORDERS = ("no_shuffle", "block_only", "corgipile", "riffle", "balanced", "full", "sliding_window", "reservoir")
-BESIDE = 24 << 20  # bytes that may come on top of the budget and the batches that are on their way, whatever the table
-BATCH_BYTES = 1 << 20  # of a batch here, about
+OVERHEAD = 24 << 20  # bytes allowed on top of the budget and the batches in flight, for any table
+BATCH_BYTES = 1 << 20  # approximate bytes of a batch
 WORKERS = 2
-EACH = 4 << 20  # of bytes beside, of each worker's process: it has threads and a heap of its own
+WORKER_OVERHEAD = 4 << 20  # bytes allowed per worker process, for its threads and heap
 INSPECTED = ("arrow, texts", "arrow, categories", "parquet, x1..x28, as pandas")
-LARGE_ONLY = {".orc": "pyarrow.dataset"}  # what is imported for large tables of a format, and not for tiny ones
+LARGE_ONLY = {".orc": "pyarrow.dataset"}  # imports that only large tables need
 
 
 def resident(pid: int | str = "self") -> tuple[int, int]:
-    """Return bytes a process has in memory, and the most it had."""
+    """Return the resident bytes of a process and their peak."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     found = {name: int(line.split()[1]) << 10 for line in lines if (name := line.split(":")[0]) in ("VmRSS", "VmHWM")}
     return found["VmRSS"], found["VmHWM"]
 
 
 def own(pid: int | str = "self") -> tuple[int, int]:
-    """Return the bytes of a process that are no files', its own and shared: a fork brings in libraries' pages anew."""
+    """Return the anonymous and the shared bytes of a process; file pages do not count, since forks reload them."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     found = {name: int(line.split()[1]) << 10 for line in lines if (name := line.split(":")[0]).startswith("Rss")}
     return found["RssAnon"], found["RssShmem"]
 
 
 def begin() -> int:
-    """Let the peak of this process start anew; return what it has in memory now."""
+    """Reset the peak of this process; return its resident bytes."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return resident()[0]
 
 
 class Case(NamedTuple):
-    """How a host is run: by which order or method, with which memory, batches of how many rows, at most how large."""
+    """How a host runs: order or method, memory, rows of a batch, and bytes of the largest batch."""
 
     order: str
     memory: str
@@ -65,7 +65,7 @@ def bytes_of(batch: dict[str, Any]) -> int:
 
 
 def _size(row: Any) -> int:
-    """Return the bytes of a row, and of all the objects it is made of."""
+    """Return the bytes of a row, nested objects included."""
     if hasattr(row, "nbytes"):
         return int(row.nbytes) + (sum(map(_size, row)) if getattr(row.dtype, "hasobject", False) else 0)
     inside = row.values() if isinstance(row, dict) else row if isinstance(row, list | tuple) else ()
@@ -73,23 +73,23 @@ def _size(row: Any) -> int:
 
 
 class Started:
-    """Notes in a folder what each DataLoader worker has in memory when it begins."""
+    """Records in a folder the memory of each DataLoader worker at its start."""
 
     def __init__(self, folder: str, before: int) -> None:
         self._folder, self._before, self.growth, self._over = folder, before, 0, threading.Event()
 
     def __call__(self, worker: int) -> None:
-        """Note this worker."""
+        """Record this worker."""
         Path(self._folder, str(os.getpid())).write_text(str(sum(own())))
 
     def watch(self) -> None:
-        """Look all the time how far this process and its workers have grown together."""
+        """Poll the common growth of this process and its workers."""
         while not self._over.wait(0.002):
             with contextlib.suppress(OSError, ValueError, KeyError):  # a worker is just beginning or ending
                 self.growth = max(self.growth, self._grown())
 
     def _grown(self) -> int:
-        """Return the bytes by which all processes have grown; what workers share with this one counts once."""
+        """Return the growth of all processes in bytes; shared memory counts once."""
         before = {path.name: int(path.read_text()) for path in Path(self._folder).iterdir()}
         now = [own(pid) for pid in before]
         shared = min(sum(shared for _, shared in now), own()[1])
@@ -141,7 +141,7 @@ def host_convert(table: Any, _: Case) -> Iterator[int]:
 
 
 def host_predict(table: Any, _: Case) -> Iterator[int]:
-    """Predict a row at a time, as the command line does, with a model that knows nothing."""
+    """Predict a row at a time, as the command line does, with an untrained model."""
     import numpy as np
 
     from corgipile.linear.features import find_inputs
@@ -156,7 +156,7 @@ def host_predict(table: Any, _: Case) -> Iterator[int]:
 
 
 def host_inspect(table: Any, case: Case) -> Iterator[int]:
-    """Say what a table is, and choose an order for it."""
+    """Describe a table and choose an order for it."""
     from corgipile.description import about
     from corgipile.planner import choose
 
@@ -175,7 +175,7 @@ HOSTS = {
 
 
 def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, int]:
-    """Return the rows that DataLoader workers gave, and the bytes by which all processes together grew."""
+    """Return the rows from DataLoader workers, and the growth of all processes in bytes."""
     from torch.utils.data import DataLoader
 
     import corgipile as cp
@@ -195,7 +195,7 @@ def with_workers(path: Any, options: dict[str, Any], case: Case) -> tuple[int, i
 def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> dict[str, float]:
     """Run a host over a table; return rows, bytes of growth and bytes of a batch.
 
-    The tiny table is run first, so that what is loaded of libraries when it is first needed does not count.
+    The tiny table runs first, so that lazy loading of libraries does not count.
     """
     import corgipile as cp
 
@@ -218,7 +218,7 @@ def child_measure(host: str, path: str, tiny: str, order: str, memory: str) -> d
 
 
 def labels_of(path: str) -> dict[str, Any]:
-    """Return how a table is opened: with the file of its labels where they lie in one of their own."""
+    """Return the options that open a table: its file of labels, if it has one."""
     return {"label": str(Path(path).with_suffix(".labels.npy"))} if path.endswith(".npy") else {}
 
 
@@ -242,7 +242,7 @@ def cases(shape: str) -> Iterator[tuple[str, str]]:
 def measure(
     path: Path | str, tiny: Path | str, host: str, order: str, memory: str, run: Callable[..., dict[str, Any]]
 ) -> tuple[float, float, str]:
-    """Return MiB of growth, the MiB allowed, and what else is to be said, of one case in a process of its own."""
+    """Run a case in its own process; return MiB of growth, MiB allowed, and a remark."""
     from corgipile.errors import BudgetTooSmall
     from corgipile.sizes import parse_bytes
 
@@ -255,8 +255,8 @@ def measure(
     if found["seen"] != found["rows"] and order != "reservoir":
         raise RuntimeError(f"wrong result: {found['seen']:.0f} rows of {found['rows']:.0f}")
     workers = WORKERS if host == "workers" else 0
-    beside = BESIDE + workers * EACH + (2 + workers) * found["batch"]  # batches: this, the next, those sent
-    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + beside
+    overhead = OVERHEAD + workers * WORKER_OVERHEAD + (2 + workers) * found["batch"]  # batches: current, next, sent
+    allowed = parse_bytes("64MB" if host in ("convert", "predict") else memory) + overhead
     return found["growth"] / 2**20, allowed / 2**20, ""
 
 
@@ -278,7 +278,7 @@ _starting = threading.Lock()
 
 
 def tables(folder: Path, shape: str, size: int) -> list[Path | str]:
-    """Make a table of a shape and about a size, and a tiny one; return where they lie."""
+    """Make a table of a shape and approximate size, and a tiny one; return their paths."""
     if shape.startswith(STORED):
         bucket = folder / "bucket"
         bucket.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Calls among the C files of the extension: read from the sources, without compiling them."""
+"""Calls among the C files of the extension, from the sources."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Orders of the kernel with a changed text, to plant faults where only C can have them."""
+"""Kernel orders compiled from changed sources, to plant faults in C."""
 
 import ctypes
 import shutil

@@ -1,4 +1,4 @@
-"""A table with the blocks that the server has."""
+"""A table with the block boundaries of the server."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ from corgipile.tables import MemoryTable
 
 
 class CutTable(MemoryTable):
-    """A table with the blocks that the server has."""
+    """A table with the block boundaries of the server."""
 
     def __init__(self, rows, cuts):
         super().__init__(rows)

@@ -1,4 +1,4 @@
-"""The code blocks of the documents, as they stand."""
+"""The code blocks of the documents."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(document, language):
-    """Return the blocks of a language, in their order."""
+    """Return the blocks of a language, in order."""
     return [code for kind, code in _BLOCK.findall((ROOT / document).read_text()) if kind == language]
 
 

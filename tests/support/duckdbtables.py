@@ -1,4 +1,4 @@
-"""A table of DuckDB to train on, in a file of its own."""
+"""A DuckDB file with a table to train on."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,6 +1,6 @@
-"""Members of live epochs that come, leave and die at random, as threads of one process; and what all of them did.
+"""Members of live epochs that join, leave and die at random, as threads of one process, and a log of their work.
 
-One that had no turn on a busy machine for so long that it is taken for dead joins anew, as it is told to.
+A member that a busy machine starves until others take it for dead joins again.
 """
 
 import json
@@ -16,7 +16,7 @@ from corgipile.torch import ElasticLoader
 
 
 class Crowd:
-    """Keeps between two and eight members at work until epochs are over, enough has happened and worlds have come."""
+    """Runs two to eight members until the epochs, the random events and the worlds are complete."""
 
     def __init__(self, table, rows, *, events, epochs, worlds=0, timeout=0.2, pause=0.001, seed=0, **settings):
         self.store, self.table, self.rows, self.epochs = dist.HashStore(), table, rows, epochs
@@ -28,11 +28,11 @@ class Crowd:
 
     @property
     def going(self):
-        """Say whether more is to happen."""
+        """Whether more events follow."""
         return self.left > 0 or self.newest < self.worlds
 
     def run(self, limit=PATIENCE):
-        """Run; return how often what happened."""
+        """Run; return the number of events by kind."""
         threads = [self.start(4) for _ in range(4)]
         until = time.monotonic() + limit
         while (alive := [thread for thread in threads if thread.is_alive()]) and time.monotonic() < until:
@@ -61,7 +61,7 @@ class Crowd:
                     if "taken for dead" not in str(error):
                         raise
                 members = 1
-        except BaseException as error:  # noqa: BLE001  # told by run
+        except BaseException as error:  # noqa: BLE001  # raised by run
             self.errors.append(error)
 
     def member(self, members, chance):

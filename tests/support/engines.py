@@ -1,25 +1,25 @@
-"""An engine that runs tasks here, one after the other, as others do in processes of their own."""
+"""An engine that runs tasks one after another in this process."""
 
 import pickle
 
 
 class Here:
-    """Runs tasks on what a pickle keeps of their work."""
+    """Runs pickled copies of tasks."""
 
     def __init__(self, largest=1 << 40):
         self.largest = largest
 
     def each(self, write, tasks):
-        return [_kept(write)(task) for task in range(tasks)]
+        return [_copy(write)(task) for task in range(tasks)]
 
     def dealt(self, deal, tasks, merge, piles):
         found = {}
         for task in range(tasks):
-            for pile, rows in _kept(deal)(task):
+            for pile, rows in _copy(deal)(task):
                 found.setdefault(pile, []).append(rows)
         assert set(found) <= set(range(piles))
-        return [_kept(merge)(pile, iter(found[pile])) for pile in sorted(found)]
+        return [_copy(merge)(pile, iter(found[pile])) for pile in sorted(found)]
 
 
-def _kept(work):
-    return pickle.loads(pickle.dumps(work))  # noqa: S301 - what was just made
+def _copy(work):
+    return pickle.loads(pickle.dumps(work))  # noqa: S301 - our own pickle

@@ -1,4 +1,4 @@
-"""What the ranks of the tests of an exchange run, in processes of one that has imported all they need."""
+"""Work of the ranks in tests of an exchange, in forks of a server process that has imported everything."""
 
 import json
 import multiprocessing
@@ -21,7 +21,7 @@ from corgipile.torch.peers import Peers
 
 
 def run(what, folder, world, *args):
-    """Run a function in each of ``world`` processes; return what they return, None for one that was killed."""
+    """Run a function in each of ``world`` processes; return their results, None for a killed process."""
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["exchanged"])
     meet = folder / f"meet-{os.urandom(4).hex()}"
@@ -40,11 +40,11 @@ def _rank(what, meet, rank, world, *args):
     late = timedelta(seconds=PATIENCE)
     dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=late)
     meet.with_name(f"{meet.name}-{rank}").write_text(json.dumps(what(rank, world, *args)))
-    os._exit(0)  # a group of which a rank is gone cannot be left in peace
+    os._exit(0)  # a group cannot shut down once a rank has died
 
 
 def numbers(rows):
-    """A table of numbers, of which one tells all others."""
+    """A table whose columns follow from the row number."""
     row = np.arange(rows)
     pairs = pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(row, 2).astype(np.float32)), 2)
     return pa.table({"row": row, "pair": pairs, "small": (row % 251).astype(np.uint8)})
@@ -83,7 +83,7 @@ HUGE = [(huge, 4, 1, 0.5, 1)]
 
 
 def seen(table):
-    """Return the numbers of the rows, having compared the other columns with what they tell."""
+    """Check all columns against the row numbers; return these."""
     rows = table.read(0, len(table))
     column = rows.column("row")
     if pa.types.is_fixed_size_list(column.type):
@@ -120,7 +120,7 @@ def run_cases(rank, world, folder, cases=CASES):
         kept = Path(f"{folder}/{number}-{rank}/slots")
         if kept.exists():
             most = plan.size(rank) + plan.max_moved
-            assert kept.stat().st_size <= most * part.places.unit_bytes + part.said["rest"] * part.places.unit_bytes
+            assert kept.stat().st_size <= most * part.places.unit_bytes + part.header["rest"] * part.places.unit_bytes
         else:
             assert len(list((kept.parent / "units").iterdir())) <= plan.size(rank) + plan.max_moved + 1
         found.append(passes)
@@ -128,9 +128,9 @@ def run_cases(rank, world, folder, cases=CASES):
 
 
 def run_until_killed(rank, world, folder, victim, swaps):
-    """Exchange until a rank is killed at some message; say how it ended, and how long that took.
+    """Exchange until a rank is killed at some message; return the error and the seconds until it.
 
-    Who has heard of it stays until all others have: its end is not what they are to tell.
+    A rank that has failed stays until all others have, so that they do not report its end instead.
     """
     path = Path(f"{folder}/part-{rank}")
     part = LocalPart(path) if (path / "manifest.json").exists() else stage(numbers(301), path, rank, world, unit=1)
@@ -161,7 +161,7 @@ def run_until_killed(rank, world, folder, victim, swaps):
 
 
 def run_bad(rank, world, folder, how):
-    """Let rank 1 send what cannot be, be silent until rank 0 has ended, or have no room; say how it ended."""
+    """Let rank 1 send invalid messages, hang until rank 0 has ended, or run out of space; return the outcome."""
     table = texts(400) if how == "full" else numbers(100)
     part = stage(table, f"{folder}/{how}-{rank}", rank, world, unit=1)
     before = seen(part.table) if how != "disk" else []
@@ -205,7 +205,7 @@ def run_bad(rank, world, folder, how):
 
 
 def run_restarts(rank, world, folder):
-    """Stop between steps, go back, give other settings; say what came of it."""
+    """Stop between steps, roll back, change settings; return the outcomes."""
     path = f"{folder}/part-{rank}"
     exchange = PartialExchange(stage(numbers(60), path, rank, world, unit=1), 0.5, seed=3)
     passes, states = [], []
@@ -218,7 +218,7 @@ def run_restarts(rank, world, folder):
     back = seen(exchange.table) == passes[2]
     other = PartialExchange(LocalPart(path), 0.5, seed=3)
     dist.barrier()
-    again = [other.epoch]  # ranks that went back can also go on
+    again = [other.epoch]  # rolled-back ranks can continue
     if rank == 0:
         other._part.commit()  # one took the last step, and the others were stopped before it
     dist.barrier()

@@ -1,4 +1,4 @@
-"""An object whose bytes follow from its name, read from nowhere; the fetches of it are counted."""
+"""A fake object of a store: its bytes follow from its name, and it logs its fetches."""
 
 import time
 import zlib
@@ -9,7 +9,7 @@ from corgipile.errors import CorruptFile
 
 
 class FakeRanges:
-    """An object; what is fetched of it is noted in ``calls``, a list of (offsets, lengths)."""
+    """An object that logs its fetches in ``calls``, a list of (offsets, lengths)."""
 
     def __init__(self, size, name="a", etag="1", delay=0.0):
         self.url, self.size, self.etag, self.delay = f"s3://bucket/{name}", size, etag, delay

@@ -1,4 +1,4 @@
-"""The rule by which text is hashed, in plain Python, from docs/guide.md."""
+"""Text hashing in plain Python, by the rule of docs/guide.md."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ APART += "FF5B-FF65 FFF0-FFFF"
 ALONE = "2190-2BFF 2E80-2FFF 3005-3007 3021-302F 3031-30FF 3400-9FFF F900-FAFF 1F000-1FAFF 20000-3FFFF"
 LOWERED = "C0-DE 100-12F 132-137 139-148 14A-17E 1A0-1A5 1AF 1CD-1EF 1F8-21F 222-233 386-3AB 400-481 48A-4CE 4D0-52F "
 LOWERED += "531-556 1E00-1E95 1EA0-1EFF FF21-FF3A"
-SIGMA = ("\u03c2", "\u03c3")  # that at the end of a word, and others
+SIGMA = ("\u03c2", "\u03c3")  # at the end of a word, and elsewhere
 
 
 def _within(code, ranges):
@@ -17,7 +17,7 @@ def _within(code, ranges):
 
 
 def characters(data):
-    """Yield characters of bytes, those that are no UTF-8 as bytes."""
+    """Yield the characters of bytes, and invalid UTF-8 as bytes."""
     at = 0
     while at < len(data):
         for size in (1, 2, 3, 4):
@@ -33,7 +33,7 @@ def characters(data):
 
 
 def words(data):
-    """Return the words of bytes, each as bytes in lower case."""
+    """Return the words of bytes in lower case, as bytes."""
     found, word = [], b""
     for one in [*characters(data), " "]:
         code = 0 if isinstance(one, bytes) else ord(one)
@@ -89,7 +89,7 @@ def row(features, bits):
 
 
 def text_row(data, ngrams, bits, seed=0):
-    """Return a row of one text as a dictionary of values by place: counts, with signs, by the root of all of them."""
+    """Return a row of one text as values by place: signed counts, divided by the root of their total."""
     found = grams(data, ngrams, seed)
     by = np.float32(1 / np.sqrt(max(len(found), 1)))
     return {place: float(np.float32(count) * by) for place, count in row([(h, 1.0) for h in found], bits).items()}

@@ -1,4 +1,4 @@
-"""Hostile files: each names code, a host or another file, and must reach none of them."""
+"""Hostile files: each refers to code, a host or another file, and must reach none of them."""
 
 import importlib.util
 import os
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
     Attributes:
         make: Makes one in a folder, and returns what to open.
-        needs: Libraries without which there is none.
+        needs: Libraries that make it.
         refused: Whether no command may read it; else the hostile part is ignored.
     """
 
@@ -40,7 +40,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def kind(*names, needs=(), refused=True):
-    """Register what makes a kind of file, for each of several arguments if there are names for these."""
+    """Register the maker of a kind of file, once for each named argument."""
 
     def register(make):
         word = make.__name__
@@ -54,11 +54,11 @@ def kind(*names, needs=(), refused=True):
 
 
 class Trap:
-    """What hostile files try to reach.
+    """Targets of hostile files.
 
     Args:
-        folder: Where it lies, outside the folders of all files.
-        port: Of a local server that counts who asks.
+        folder: A folder outside those of all files.
+        port: Port of a local server that counts requests.
     """
 
     def __init__(self, folder: Path, port: int) -> None:
@@ -74,7 +74,7 @@ class Trap:
             out.write_table(self.rows)
 
     def address(self, way: str, file: Path, base: Path) -> str:
-        """Return how data in a folder may name a file outside."""
+        """Return a path from a folder to a file outside."""
         return {
             "absolute": str(file),
             "relative": os.path.relpath(file, base),
@@ -102,5 +102,5 @@ class _Code:
 
 
 def plain(rows: int = ROWS) -> pa.Table:
-    """Return rows that hold no secret."""
+    """Return rows without the secret."""
     return pa.table({"x": np.arange(rows) / 7, "label": np.arange(rows) % 2})

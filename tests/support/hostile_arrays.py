@@ -84,14 +84,14 @@ def hdf5_virtual_of_a_link(trap, folder, way):
     with _h5(folder / "b.h5") as file:
         file["q"] = h5py.ExternalLink(str(_secret(trap)), "/x")
         file["s"] = h5py.SoftLink("/q")
-        if way == "decoy":  # found there by who does not leave the file
+        if way == "decoy":  # for readers that stay within the file
             file["x"] = np.arange(ROWS)
     return folder / "a.h5"
 
 
 @kind("file", "array", "numbers", needs=H5)
 def hdf5_virtual_of_a_pattern(trap, folder, way):
-    """Name rows by a pattern, beside harmless ones that are called as it is written."""
+    """Refer to rows by a pattern, next to harmless files named like the pattern."""
     h5py = import_module("h5py")
 
     name, array = {"file": ("b%%.h5", "y"), "array": ("c.h5", "y%%"), "numbers": ("c.h5", "z%b")}[way]

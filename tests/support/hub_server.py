@@ -1,4 +1,4 @@
-"""A Hub: it says what repositories have, and sends who asks for a file to a server with a signed address."""
+"""A fake Hub: lists repositories, and redirects requests for files to signed addresses."""
 
 import contextlib
 import hashlib
@@ -13,12 +13,12 @@ TOKEN = "hf_secrettoken"  # noqa: S105 - of a test
 
 
 class Hub:
-    """The files of one repository by commit, the newest last, and what was asked.
+    """The files of one repository by commit, the newest last, and a log of requests.
 
     Attributes:
         commits: Files by name, of each commit.
-        signature: What addresses are signed with now: those before no longer serve.
-        asked: What was asked for: path, range, and whether a token came along.
+        signature: Current signature of addresses; earlier ones have expired.
+        asked: Requests: path, range, and whether they had a token.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def _send(ask: BaseHTTPRequestHandler, status: int, body: bytes, headers: dict[s
 
 @contextlib.contextmanager
 def serving(hub: Hub) -> Iterator[Hub]:
-    """Serve it."""
+    """Run a server of the Hub."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,4 +1,4 @@
-"""Imports among the modules of the package: read from the sources, without running them."""
+"""Imports among the modules of the package, from the sources."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ class Import(NamedTuple):
 
     Attributes:
         module: The module that imports.
-        target: What it imports: a module of the package where that is one, else the name as written.
+        target: The imported module of the package, else the name as written.
         late: Whether a function imports it when it is called; `corgipile.lazy.lazy` declares its module like an import.
         typing: Whether only type checkers see it.
     """

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 
 def blobs(bucket: Path, names: list[str]) -> bytes:
-    """Return a whole list as XML, as Azure has it."""
+    """Return a whole list as XML in Azure's form."""
     found = []
     for name in names:
         status = (bucket / name).stat()

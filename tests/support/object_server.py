@@ -1,8 +1,8 @@
-"""An S3-like server of a folder, in a process of its own: slow, faulty and dishonest to order.
+"""An S3-like server of a folder, in its own process: slow, faulty or dishonest on request.
 
-It reads as S3 does (path style: GET and HEAD with ``Range``, ``If-Match`` and ``If-None-Match``, ListObjectsV2, error
-documents), signs nothing, and writes nothing: tests write files into its folder, each folder there being a bucket.
-ETags are of the content, as those of S3. What it was asked, and how it answered, is in its log.
+It supports reads (path style: GET and HEAD with ``Range``, ``If-Match`` and ``If-None-Match``, ListObjectsV2, error
+documents), without signatures or writes: tests write files into its folder, where each folder is a bucket. ETags depend
+on the content, as in S3. Its log has all requests and answers.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Self
 from object_lists import blobs, page
 
 CHUNK = 1 << 18
-SLACK = 0.01  # seconds that a sleep too long may be made up for
-KEPT = 200_000  # requests in the log
+SLACK = 0.01  # seconds of oversleeping that later sleeps make up for
+MAX_LOG = 200_000  # requests in the log
 TEXT = {200: "OK", 206: "Partial Content", 304: "Not Modified", 400: "Bad Request", 403: "Forbidden", 404: "Not Found"}
 TEXT |= {412: "Precondition Failed", 416: "Range Not Satisfiable", 500: "Internal Server Error", 501: "Not Implemented"}
 TEXT |= {503: "Slow Down"}
@@ -32,32 +32,32 @@ TEXT |= {503: "Slow Down"}
 
 @dataclass
 class Settings:
-    """How the server behaves; rates of faults are shares of the requests for objects, drawn by the seed."""
+    """Behaviour of the server; fault rates are shares of the object requests, drawn by the seed."""
 
     latency: float = 0.0  # seconds before an answer begins
-    jitter: float = 0.0  # up to so much more
-    bandwidth: float = 0.0  # bytes a second of one answer; 0: as fast as it goes
-    link: float = 0.0  # of all answers together
+    jitter: float = 0.0  # more seconds at most
+    bandwidth: float = 0.0  # bytes a second of one answer; 0: unlimited
+    link: float = 0.0  # bytes a second of all answers
     errors: float = 0.0  # answered 503 SlowDown
-    stalls: float = 0.0  # that stop for `stall` seconds, before the answer or amid its body
+    stalls: float = 0.0  # stop for `stall` seconds, before the answer or in its body
     stall: float = 10.0
-    truncated: float = 0.0  # whose body ends halfway, then the connection does
-    flipped: float = 0.0  # with one bit of the body flipped
+    truncated: float = 0.0  # end the body halfway, and the connection
+    flipped: float = 0.0  # flip one bit of the body
     seed: int = 0
     status: int = 0  # answer everything with this status
     code: str = "InternalError"  # and this code of S3
-    spared: int = 0  # but for so many requests that come first
+    spared: int = 0  # first requests exempt from `status`
     whole: bool = False  # ignore Range: 200 and the whole object
-    shift: int = 0  # say 206 and the range asked for, send bytes so far beside it and say that in Content-Range
-    less: int = 0  # send so many bytes less than the range has, with headers that fit the bytes sent
-    grown: int = 0  # name a size of the object so much larger, in Content-Range and of HEAD
+    shift: int = 0  # answer 206 with bytes at this distance from the range, and name them in Content-Range
+    less: int = 0  # send fewer bytes than the range has, with consistent headers
+    grown: int = 0  # overstate the object's size in Content-Range and HEAD
     unmatched: bool = False  # ignore If-Match
-    etag: bool = True  # name one
-    token: str = ""  # refuse, as expired, requests that do not hold this in their Authorization or security token
+    etag: bool = True  # send ETags
+    token: str = ""  # reject as expired requests without this in Authorization or security token
 
 
 class Request(NamedTuple):
-    """One line of the log; the status is 0 as long as the answer has not ended."""
+    """One line of the log; the status is 0 until the answer ends."""
 
     method: str
     path: str
@@ -82,12 +82,12 @@ class _Asked(NamedTuple):
     line: list[Any]  # of the log
 
     def ended(self, status: int, sent: int) -> None:
-        """Note how it was answered."""
+        """Record the answer."""
         self.line[3:5] = status, sent
 
 
 def parse_range(text: str, size: int) -> tuple[int, int] | None:
-    """Return first and last byte of a Range header; None if there is none that counts."""
+    """Return first and last byte of a Range header; None without a valid one."""
     kind, _, span = text.partition("=")
     first, dash, last = span.partition("-")
     if kind != "bytes" or not dash or "," in span or not (first or last):
@@ -99,7 +99,7 @@ def parse_range(text: str, size: int) -> tuple[int, int] | None:
 
 
 class _Server:
-    """Answers requests; all state is of the one thread that the event loop runs in."""
+    """Answers requests; only the event loop's thread touches its state."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.settings = root, Settings()
@@ -115,7 +115,7 @@ class _Server:
         writer.close()
 
     async def one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request; say whether the connection goes on."""
+        """Answer one request; return whether the connection stays open."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
@@ -127,11 +127,11 @@ class _Server:
         bucket, _, key = urllib.parse.unquote(path)[1:].partition("/")
         line = [method, f"{bucket}/{key}", headers.get("range", "").removeprefix("bytes="), 0, 0, ""]
         self.log.append(line)
-        del self.log[:-KEPT]
+        del self.log[:-MAX_LOG]
         return await self.answer(writer, _Asked(method, bucket, key, pairs, headers, line))
 
     async def control(self, writer: asyncio.StreamWriter, what: str, body: bytes) -> bool:
-        """Change settings or tell the log."""
+        """Change settings or send the log."""
         if what == "settings":
             self.settings, self.asked = Settings(**json.loads(body)), 0
         lines = self.log
@@ -141,10 +141,10 @@ class _Server:
         return True
 
     async def answer(self, writer: asyncio.StreamWriter, asked: _Asked) -> bool:
-        """Answer for an object or a list, late and with what faults are due."""
+        """Answer for an object or a list, with the latency and faults of the settings."""
         now = self.settings
         self.asked += 1
-        draw = random.Random(now.seed * 1_000_003 + self.asked)  # noqa: S311 - to be had again
+        draw = random.Random(now.seed * 1_000_003 + self.asked)  # noqa: S311 - reproducible
         await asyncio.sleep(now.latency + now.jitter * draw.random())
         draws = [draw.random() < rate for rate in (now.errors, now.stalls, now.truncated, now.flipped)]
         fault = next((name for name, due in zip(("error", "stall", "cut", "flip"), draws, strict=True) if due), "")
@@ -168,7 +168,7 @@ class _Server:
             return True
 
     def refuse(self, asked: _Asked, fault: str) -> None:
-        """Refuse what is to be refused: credentials too that are not, or no longer, those that are wanted."""
+        """Reject requests by the settings, such as those with wrong or expired credentials."""
         if self.settings.status and self.asked > self.settings.spared:
             raise _Failed(self.settings.status, self.settings.code)
         if fault == "error":
@@ -183,7 +183,7 @@ class _Server:
         await writer.drain()
 
     async def object(self, writer: asyncio.StreamWriter, asked: _Asked, fault: str) -> bool:
-        """Answer for an object; say whether the connection goes on."""
+        """Answer for an object; return whether the connection stays open."""
         path = (self.root / asked.bucket / asked.key).resolve()
         if asked.method not in ("GET", "HEAD"):
             raise _Failed(501, "NotImplemented")
@@ -204,7 +204,7 @@ class _Server:
         return fault != "cut"
 
     async def found(self, file: Any, path: Path, asked: _Asked) -> tuple[int, int, int, dict[str, str]]:
-        """Return status, first byte, bytes to send, and headers that say so, or otherwise where lies are ordered."""
+        """Return status, first byte, bytes to send, and the headers, which lie if the settings say so."""
         now, status = self.settings, os.fstat(file.fileno())
         etag = await self.etag(file, path, status)
         wanted = asked.headers.get("if-match", "*")
@@ -224,7 +224,7 @@ class _Server:
         return 206, first, length, {**headers, "Content-Length": str(length)}
 
     async def etag(self, file: Any, path: Path, status: os.stat_result) -> str:
-        """Return the digest of a file's content, computed once for each state of it."""
+        """Return the digest of a file's content, cached until it changes."""
         key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
         if key not in self.etags:
             digest = await asyncio.to_thread(hashlib.file_digest, file, "md5")
@@ -232,7 +232,7 @@ class _Server:
         return self.etags[key]
 
     async def body(self, writer: asyncio.StreamWriter, file: Any, first: int, length: int, fault: str) -> None:
-        """Send bytes of a file at the speed that is set."""
+        """Send bytes of a file at the set speed."""
         await writer.drain()
         loop, now = asyncio.get_running_loop(), self.settings
         free, end = loop.time(), first + length
@@ -250,7 +250,7 @@ class _Server:
                 await loop.sendfile(writer.transport, file, at, count)
 
     async def pace(self, free: float, count: int) -> float:
-        """Wait until an answer, and the link, have room for so many bytes; return when the answer is free again."""
+        """Wait until the bandwidths of answer and link admit these bytes; return when the answer may send more."""
         loop, now = asyncio.get_running_loop(), self.settings
         time = loop.time()
         ready = time
@@ -264,7 +264,7 @@ class _Server:
         return free
 
     def etag_of(self, path: Path) -> str:
-        """Return the ETag of an object: of its content, which is read once."""
+        """Return the ETag of an object, from its content, which is read once."""
         status = path.stat()
         key = (str(path.resolve()), status.st_ino, status.st_size, status.st_mtime_ns)
         if key not in self.etags:
@@ -272,7 +272,7 @@ class _Server:
         return self.etags[key]
 
     def listing(self, asked: _Asked) -> bytes:
-        """Answer ListObjectsV2, and for `location` that there is nothing to say."""
+        """Answer ListObjectsV2, and `location` with an empty document."""
         query, bucket = asked.query, self.root / asked.bucket
         if not asked.bucket or not bucket.is_dir():
             raise _Failed(404, "NoSuchBucket")
@@ -283,7 +283,7 @@ class _Server:
         names = sorted(path.relative_to(bucket).as_posix() for path in bucket.rglob("*") if path.is_file())
         if query.get("comp") == "list":
             return blobs(bucket, [name for name in names if name.startswith(prefix)])
-        shown: dict[str, str] = {}  # what is listed, and as what
+        shown: dict[str, str] = {}  # kinds of the listed names
         for name in names:
             if name.startswith(prefix):
                 head, found, _ = name[len(prefix) :].partition(mark) if mark else (name, "", "")
@@ -304,17 +304,17 @@ def _head(status: int, headers: dict[str, str]) -> bytes:
 async def _main(root: Path) -> None:
     served = _Server(root)
     listener = await asyncio.start_server(served.serve, "127.0.0.1", 0, backlog=512)
-    print(listener.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - read by who starts it
+    print(listener.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - the parent process reads it
     # Ends with the process that started it, however that ends.
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)
 
 
 class ObjectServer:
-    """A server in a process of its own.
+    """A server in its own process.
 
     Args:
-        root: The folder it serves; each folder in it is a bucket.
+        root: Its folder; each folder in it is a bucket.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -326,14 +326,14 @@ class ObjectServer:
         self.settings = Settings()
 
     def set(self, **settings: Any) -> None:
-        """Have it behave otherwise from now on; what is not named stays. Requests are counted anew."""
+        """Change some settings, and restart the count of requests."""
         known = {field.name for field in fields(Settings)}
         assert settings.keys() <= known, settings.keys() - known
         self.settings = Settings(**{**asdict(self.settings), **settings})
         self._ask("settings", json.dumps(asdict(self.settings)).encode())
 
     def reset(self) -> None:
-        """Have it behave well, and forget its log."""
+        """Restore the defaults and clear the log."""
         self.settings = Settings()
         self.set()
         self.log()
@@ -347,13 +347,13 @@ class ObjectServer:
             return bytes(answer.read())
 
     def environment(self, key: str = "tester") -> dict[str, str]:
-        """Return the variables by which clients of S3 find it."""
+        """Return the environment variables that lead S3 clients to it."""
         names = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
         names |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true", "AWS_EC2_METADATA_DISABLED": "true"}
         return {**names, "AWS_ENDPOINT_URL": self.url, "AWS_ENDPOINT": self.url, "S3_ENDPOINT_URL": self.url}
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()

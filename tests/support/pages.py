@@ -1,4 +1,4 @@
-"""Reads pages as strictly as can be: as XML, and with nothing in them that leads elsewhere or runs."""
+"""Strict parser of our pages: they must be XML without links, scripts or foreign content."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -15,5 +15,5 @@ def tree(page):
 
 
 def text_of(page):
-    """Return what is to be read on a page."""
+    """Return the visible text of a page."""
     return " ".join(" ".join(tree(page).itertext()).split())

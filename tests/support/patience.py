@@ -1,11 +1,11 @@
-"""How tests wait: for what happens, as long as the busiest machine may take, never for a time that should do."""
+"""Waiting in tests: for an event, with a generous limit, never for a fixed time."""
 
 import time
 
-PATIENCE = 300  # seconds after which what did not happen is taken for what never will
+PATIENCE = 300  # seconds until a wait fails
 
 
-def wait_for(happens, what="what is waited for"):
+def wait_for(happens, what="the event"):
     """Wait until something is true; return it."""
     until = time.monotonic() + PATIENCE
     while not (found := happens()):

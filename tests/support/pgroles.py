@@ -1,4 +1,4 @@
-"""Roles that the tests of rights share, and a training that they call."""
+"""Roles shared by the tests of rights, and a training to call."""
 
 # ruff: noqa: S608  # tests write SQL
 

@@ -1,11 +1,10 @@
-"""Starts servers of their own with the extension in them; nothing is written where servers are installed.
+"""Starts PostgreSQL servers with the extension, without writing to their installations.
 
-All tests run on the newest server of the wheel, or on that of PG_CONFIG if it is set; those marked ``every_server`` run
-on every server that is to be had: the wheel's and the system's. Those marked ``every_build`` compare bits, which depend
-on the compiler and not on the server: they run on the two newest.
+Tests run on the newest server of the wheel, or on that of PG_CONFIG. Tests marked ``every_server`` run on every
+available server, of the wheel and of the system. Tests marked ``every_build`` compare bits, which depend on the
+compiler, not on the server: they run on the two newest servers.
 
-With CORGIPILE_VALGRIND=1 in the environment (`make memcheck`) servers run under valgrind, and tests end with an error
-if it finds fault with the extension.
+With CORGIPILE_VALGRIND=1 (`make memcheck`) servers run under valgrind, and its findings in the extension fail tests.
 """
 
 # ruff: noqa: S608  # tests write SQL
@@ -25,18 +24,18 @@ from corgipile import postgres
 from corgipile.errors import CorgiPileError
 
 SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "jit": "off", "autovacuum": "off"}
-# What takes long to compile is divided: the first server has code for every vector width, the second is optimised as at
-# its users', and those after the first run the server's assertions and the kernel's.
+# Builds differ to save time: the first server has code for every vector width, the second a release's optimisation;
+# all but the first run the assertions of server and kernel.
 ASSERTING = "-DCP_NO_CLONES -DUSE_ASSERT_CHECKING"
 BUILDS = ("-O1", ASSERTING, f"-O1 {ASSERTING}")
 
 
 class SqlError(Exception):
-    """What the server or psql said on its error output."""
+    """The error output of the server or psql."""
 
 
 class Server(postgres.Server):
-    """A server in a folder of its own, reached through psql."""
+    """A server in its own folder, reached through psql."""
 
     def command(self, user="postgres"):
         """Return the command of a psql that reads SQL from its input and writes rows as JSON."""
@@ -99,9 +98,9 @@ def literal(value):
     return str(value)
 
 
-@functools.cache  # every test that needs a server asks, and each answer takes a dozen processes
+@functools.cache  # each call takes a dozen processes
 def installations():
-    """Return what servers can be made of, that of PG_CONFIG alone or the newest first, or why there is none."""
+    """Return the installation of PG_CONFIG, or all, the newest first; and why others are missing."""
     if config := os.environ.get("PG_CONFIG"):
         return [postgres.installed(config)], ""
     found, missing = [], []
@@ -117,7 +116,7 @@ def installations():
 
 
 def watch(running):
-    """Put valgrind between pg_ctl and the server; return what tells what it said of the extension."""
+    """Run the server under valgrind; return a function that returns its findings in the extension."""
     program, logs = (running.bin / "postgres").resolve(), running.home / "memcheck"
     real = program.rename(program.with_name("postgres.real"))
     logs.mkdir()
@@ -127,14 +126,14 @@ def watch(running):
     program.chmod(0o755)
 
     def faults():
-        said = [fault for log in logs.iterdir() for fault in re.split(r"==\d+== \n", log.read_text())]
-        return [fault for fault in said if "corgi" in fault or "cp_" in fault]
+        found = [fault for log in logs.iterdir() for fault in re.split(r"==\d+== \n", log.read_text())]
+        return [fault for fault in found if "corgi" in fault or "cp_" in fault]
 
     return faults
 
 
 def pytest_generate_tests(metafunc):
-    """Run tests on the first server, or on every one."""
+    """Run tests on the first server or on several."""
     if "server" not in metafunc.fixturenames:
         return
     found, missing = installations()

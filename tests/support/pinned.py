@@ -1,7 +1,7 @@
-"""What is pinned: plans, models and saved states, made again from nothing by each run of the tests.
+"""Pinned plans, models and saved states, which each test run recomputes.
 
-``python tests/support/pinned.py FOLDER`` writes the files of ``tests/pinned`` anew. That is right only where a change
-is meant to give other rows or other bits: then an order's ``version`` goes up, and CHANGELOG says so.
+``python tests/support/pinned.py FOLDER`` rewrites the files of ``tests/pinned``. Do this only for a change that must
+give other rows or bits; then increase the order's ``version`` and note it in CHANGELOG.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import corgipile as cp
 from corgipile import orders
 
 HERE = Path(__file__).parents[1] / "pinned"
-CHANGED = 1_700_000_000  # a time of change, since fingerprints of files have one
+CHANGED = 1_700_000_000  # modification time in fingerprints of files
 STOPPED = 7  # batches before a state is taken
 ORDERS = {
     "no_shuffle": orders.NoShuffle(),
@@ -46,7 +46,7 @@ MODELS = {
 
 
 def table() -> pa.Table:
-    """Make 2,000 rows whose labels lie sorted; nothing of it depends on a library's random numbers."""
+    """Make 2,000 rows sorted by label, without a library's random numbers."""
     rows, width = 2000, 9
     at = np.arange(rows * width, dtype=np.uint64)
     mixed = (at * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)).astype(np.int64) % 2001 - 1000
@@ -104,7 +104,7 @@ def bits(model: cp.Model) -> str:
 
 
 def state(path: Path, name: str) -> dict[str, object]:
-    """Return where a loader stands after some batches."""
+    """Return the state of a loader after some batches."""
     with cp.Loader(path, batch_size=16, order=sized(name), seed=3) as loader:
         batches = iter(loader)
         for _ in range(STOPPED):
@@ -120,7 +120,7 @@ def tail(path: Path, name: str, found: dict[str, object]) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write all that is pinned."""
+    """Write all pins."""
     path = stored(folder)
     states = {name: state(path, name) for name in ORDERS}
     models = {name: trained(path, name) for name in MODELS}

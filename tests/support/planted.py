@@ -1,4 +1,4 @@
-"""Loaders that have one fault each, and honest ones, as row numbers: what an audit is tried on."""
+"""Loaders of row numbers, faultless or with one planted fault, to test audits."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ LABELS = np.arange(ROWS) * 10 // ROWS
 
 
 class Epochs:
-    """A loader whose epochs are given as row numbers."""
+    """A loader of given epochs of row numbers."""
 
     def __init__(self, *epochs, batch=BATCH):
         self.epochs, self.batch, self.ran = epochs, batch, 0
@@ -25,7 +25,7 @@ def shuffled(seed, rows=ROWS):
 
 
 def windowed(seed, window, rows=ROWS):
-    """A shuffle queue: each row goes out from a random place of a window."""
+    """A shuffle queue: rows leave from random places of a window."""
     rng, held, out = np.random.default_rng([8, seed]), [], []
     for row in range(rows):
         held.append(row)
@@ -79,7 +79,7 @@ def fixed_batches(seed):
 
 
 def tilted(seed):
-    """Epochs of one order of blocks, each shuffled anew within."""
+    """Epochs with the same order of blocks; each shuffles the rows within blocks."""
     rng = np.random.default_rng(seed)
     return np.concatenate([rng.permutation(part) for part in shuffled(98).reshape(-1, 60)])
 
@@ -103,7 +103,7 @@ PLANTED = {
 
 
 def alone(name):
-    """Return loaders of the ranks of a run that has a fault, and one of another seed or none."""
+    """Return the loaders of the ranks of a faulty run, and one of another seed or None."""
     if name == "rank imbalance":
         epochs = [shuffled(seed) for seed in range(2)]
         return [Epochs(*(ids[part] for ids in epochs)) for part in (slice(4000), slice(4000, None))], None

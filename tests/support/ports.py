@@ -9,7 +9,7 @@ _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port():
-    """Return a free port below those of which the system gives one to whoever connects, meanwhile for instance."""
+    """Return a free port below the ephemeral ones, which any connection may take meanwhile."""
     above = int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32768
     for port in range(above - 1 - 7 * os.getpid() % 8000, 1024, -1):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):

@@ -10,12 +10,12 @@ from patience import PATIENCE
 
 
 def run_ranks(script, folder, *args, world=2):
-    """Run a script in each of ``world`` processes; return what each wrote as JSON to the file named first."""
+    """Run a script in each of ``world`` processes; return the JSON that each wrote to its first argument."""
     store = importlib.import_module("torch.distributed").TCPStore("127.0.0.1", 0, is_master=True)
     everywhere = {
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # ranks meet at a store that is there
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the parent has the store
         "WORLD_SIZE": str(world),
         "LOCAL_WORLD_SIZE": str(world),
         "OMP_NUM_THREADS": "1",
@@ -42,7 +42,7 @@ def run_ranks(script, folder, *args, world=2):
 
 
 def check_epoch(ranks, rows):
-    """See to it that ranks took as many batches, together every row, fewer than there are ranks of them twice."""
+    """Check that ranks took equal numbers of batches and all rows, fewer rows than ranks twice."""
     assert len({len(batches) for batches in ranks}) == 1
     visited = [row for batches in ranks for batch in batches for row in batch]
     assert set(visited) == set(range(rows))

@@ -1,4 +1,4 @@
-"""A program for Ray: shuffled blocks, tables by tasks, a training that other workers go on with, one that fails."""
+"""A program for Ray: shuffled blocks, tables by tasks, a training resumed by other workers, and a failing one."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ def train(folder, workers, config, failures=0):
 
 
 def steps(log):
-    """Return the rows of each global batch, as it was had last."""
+    """Return the rows of each global batch, from its last delivery."""
     found = {}
     for path in sorted(Path(log).glob("*.log"), key=lambda path: path.stat().st_mtime):
         for line in path.read_text().splitlines():
@@ -81,7 +81,7 @@ def rows(path):
 
 
 def written(folder, path):
-    """Shuffle and convert by tasks; return what came of it."""
+    """Shuffle and convert by tasks; return the results."""
     corgipile.ray.reshuffle(path, folder / "shuffled", memory="64KB", seed=5)
     cp.reshuffle(path, folder / "alone.arrow", memory="64KB", seed=5)
     corgipile.ray.convert(path, folder / "rows-%05d.parquet", shard_size="16KB")

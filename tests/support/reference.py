@@ -1,4 +1,4 @@
-"""Linear models by SGD as the textbook writes them, in float64: what kernel/sgd/sgd.h is compared with."""
+"""Textbook SGD for linear models in float64, the reference of kernel/sgd/sgd.h."""
 
 import numpy as np
 

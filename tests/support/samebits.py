@@ -1,4 +1,4 @@
-"""What PostgreSQL trains, trained in Python from the same rows, blocks and order."""
+"""Training in Python on the rows, blocks and order of a training in PostgreSQL."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -11,17 +11,17 @@ from corgipile import random
 from corgipile.linear import label_sets
 
 ROWS, WIDTH = 4000, 9
-HOLDOUT = 7  # what the key is for
+HOLDOUT = 7  # purpose of the key
 TYPES = {"real": pa.float32(), "double precision": pa.float64(), "integer": pa.int32(), "smallint": pa.int16()}
 
 
 def columns_of_labels(params):
-    """Return the columns of several labels, if a model is of such."""
+    """Return the label columns of a multi-label model, else an empty list."""
     return [params["label"]] if params.get("label") and "labels" in params else params.get("labels", [])
 
 
 def stored_rows(server, model):
-    """Return the rows to learn from in their physical order, where blocks begin, and the rows held out."""
+    """Return the training rows in physical order, the starts of blocks, and the validation rows."""
     params = model["params"]
     also = [params["by"]] if "by" in params else columns_of_labels(params)
     columns = ", ".join([*params["features"], "label", "w", *also])
@@ -39,7 +39,7 @@ def stored_rows(server, model):
 
 
 def arrow(rows, features, kind, label=None, by=None, labels=()):
-    """Make an Arrow table of rows; of several labels without the one label."""
+    """Make an Arrow table of rows; with ``labels`` it lacks the single label."""
     kinds = [pa.list_(pa.int32()), pa.list_(TYPES[kind])] if len(features) == 2 else [pa.list_(TYPES[kind], WIDTH)]
     columns = {name: pa.array([row[name] for row in rows], of) for name, of in zip(features, kinds, strict=True)}
     one = {} if labels else {"label": pa.array([row["label"] for row in rows], label or pa.int32())}
@@ -48,7 +48,7 @@ def arrow(rows, features, kind, label=None, by=None, labels=()):
 
 
 def in_python(server, model, kind, label=None, *, rated=True):
-    """Train in Python what the server trained."""
+    """Repeat the server's training in Python."""
     params = model["params"]
     features = params["features"]
     rows, cuts, held = stored_rows(server, model)
@@ -83,9 +83,9 @@ def in_python(server, model, kind, label=None, *, rated=True):
 
 
 def make_table(server, kind, classes=2):
-    """Make a table clustered by label, with dead rows and pages of dead rows in it.
+    """Make a table clustered by label, with dead rows and dead pages.
 
-    Beside the dense column x it has a sparse pair, k and v, of rows of 0 to 8 features among 55.
+    It has a dense column x, and a sparse pair k and v with 0 to 8 of 55 features per row.
     """
     scale = 10 if kind in ("integer", "smallint") else 1
     server.sql(f"""

@@ -23,7 +23,7 @@ def where(place):
 
 
 def sparse_rows(x):
-    """Return the nonzero entries of rows as the kernel takes them, and what keeps them in memory."""
+    """Return the nonzero entries of rows in the kernel's form, and the arrays that own them."""
     rows, columns = np.nonzero(x)
     indices, values = columns.astype(np.int32), np.ascontiguousarray(x[rows, columns])
     lengths = np.count_nonzero(x, axis=1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""One table of about the same size in each format and shape of row that people have."""
+"""Tables of about the same size in each common format and row shape."""
 
 import io
 import tarfile
@@ -38,14 +38,14 @@ def _listed(rows: int, step: int) -> Iterator[pa.RecordBatch]:
 
 
 def _scalars(rows: int) -> pa.Table:
-    """Make a table as a DataFrame becomes one: a column for each feature."""
+    """Make a table with a column for each feature, as from a DataFrame."""
     values = _values(rows)
     columns = {f"x{i}": values[:, i] for i in range(FEATURES)}
     return pa.table({**columns, "label": _labels(0, rows, rows)})
 
 
 def _bytes(sizes: np.ndarray, step_bytes: int = 8 << 20) -> Iterator[pa.RecordBatch]:
-    """Yield batches of random bytes of these lengths beside a label."""
+    """Yield batches of random bytes of these lengths and a label."""
     noise, start = np.random.default_rng(0).bytes(int(sizes.max(initial=1)) + 64), 0
     while start < len(sizes):
         fits = int(np.searchsorted(np.cumsum(sizes[start:]), step_bytes))
@@ -75,7 +75,7 @@ def arrow_scalars(path: Path, size: int) -> Path:
 
 
 def arrow_narrow(path: Path, size: int) -> Path:
-    """Write rows of 5 bytes, of which the plan of an order may take as much as they do."""
+    """Write rows of 5 bytes, about the size of an order's plan per row."""
     rows = max(1, size // 5)
     columns = {
         "x": np.random.default_rng(0).standard_normal(rows, np.float32),
@@ -85,7 +85,7 @@ def arrow_narrow(path: Path, size: int) -> Path:
 
 
 def arrow_texts(path: Path, size: int) -> Path:
-    """Write features beside a label that is another text in each row."""
+    """Write features and a label with a different text in each row."""
     rows = max(1, size // 72)
     features = pa.FixedSizeListArray.from_arrays(pa.array(_values(rows)[:, :8].ravel()), 8)
     texts = pa.array([f"a text like no other, no. {row:09}" for row in range(rows)])
@@ -93,7 +93,7 @@ def arrow_texts(path: Path, size: int) -> Path:
 
 
 def arrow_categories(path: Path, size: int) -> Path:
-    """Write features beside a category, of which pandas and Polars store the number, in one record batch."""
+    """Write features and a dictionary-encoded category, as pandas and Polars do, in one record batch."""
     rows, draw = size // 48, np.random.default_rng(0)
     names = pa.array([f"category {i:05} of many" for i in range(10_000)])
     kind = pa.DictionaryArray.from_arrays(pa.array(draw.integers(0, len(names), rows).astype(np.int16)), names)
@@ -123,7 +123,7 @@ def arrow_zstd_many(path: Path, size: int) -> Path:
 
 
 def stream(path: Path, size: int) -> Path:
-    """Write an Arrow stream, as Hugging Face datasets keep theirs."""
+    """Write an Arrow stream, as Hugging Face datasets do."""
     rows, path = _rows(size), path.with_suffix(".arrows")
     batches = _listed(rows, 1000)
     first = next(batches)
@@ -174,7 +174,7 @@ def parquet_blobs(path: Path, size: int) -> Path:
 
 
 def parquet_categories(path: Path, size: int) -> Path:
-    """Write Parquet with a category of many values, which pandas makes a dictionary of all of them."""
+    """Write Parquet with a category of many values, as pandas does, in one dictionary."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     path, rows, draw = path.with_suffix(".parquet"), size // 48, np.random.default_rng(0)
@@ -199,7 +199,7 @@ def tfrecord(path: Path, size: int) -> Path:
 
 
 def webdataset(path: Path, size: int) -> Path:
-    """Write two shards of images of 50 to 150 KB beside a label."""
+    """Write two shards of images of 50 to 150 KB with labels."""
     sizes = np.random.default_rng(1).integers(BLOB // 2, BLOB * 3 // 2, max(4, size // BLOB))
     draw, shards = np.random.default_rng(2), [path.with_name(f"{path.name}-{i}.tar") for i in range(2)]
     for shard, some in zip(shards, np.array_split(np.arange(len(sizes)), 2), strict=True):
@@ -259,20 +259,20 @@ def svmlight(path: Path, size: int) -> Path:
 
 
 def blobs(path: Path, size: int) -> Path:
-    """Write images of 50 to 150 KB beside a label."""
+    """Write images of 50 to 150 KB with labels."""
     sizes = np.random.default_rng(1).integers(BLOB // 2, BLOB * 3 // 2, max(4, size // BLOB))
     return _arrow(path.with_suffix(".arrow"), _bytes(sizes))
 
 
 def uneven(path: Path, size: int) -> Path:
-    """Write rows of 1 KB, of which one in a thousand has 1 MB."""
+    """Write rows of 1 KB; one in a thousand has 1 MB."""
     rows = max(4, size // 2048)
     sizes = np.where(np.arange(rows) % 1000 == 999, 1 << 20, 1 << 10)
     return _arrow(path.with_suffix(".arrow"), _bytes(sizes))
 
 
 def nested(path: Path, size: int) -> Path:
-    """Write rows of some lists of numbers each, as detections in images are kept."""
+    """Write rows with lists of numbers, like detections in images."""
     rows = max(4, size // 480)
     boxes = np.random.default_rng(0).integers(2, 28, rows)
     ends = np.append(0, np.cumsum(boxes)).astype(np.int32)
@@ -283,7 +283,7 @@ def nested(path: Path, size: int) -> Path:
 
 
 def structures(path: Path, size: int) -> Path:
-    """Write rows of some structures each, as conversations are kept."""
+    """Write rows with lists of structures, like conversations."""
     rows, draw = max(4, size // 480), np.random.default_rng(0)
     turns = draw.integers(2, 8, rows)
     count = int(turns.sum())

@@ -1,4 +1,4 @@
-"""Writes WebDataset shards by Python's own tarfile, which shares nothing with the package."""
+"""Writes WebDataset shards by Python's tarfile, independently of the package."""
 
 import io
 import tarfile
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def write(path, members, form=tarfile.GNU_FORMAT):
-    """Write members: pairs of name and bytes, or headers made by hand."""
+    """Write members: pairs of name, or header, and bytes."""
     with tarfile.open(path, "w", format=form) as archive:
         for name, data in members:
             member = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
@@ -18,7 +18,7 @@ def write(path, members, form=tarfile.GNU_FORMAT):
 
 
 def numbered(rows, first=0):
-    """Make members of samples of four columns; row i says so."""
+    """Make members of samples of four columns, which follow from the row number."""
     for i in range(first, first + rows):
         yield f"{i:05}.cls", b"%d" % (i % 7)
         yield f"{i:05}.jpg", np.random.default_rng(i).bytes(i * 37 % 900)
@@ -26,7 +26,7 @@ def numbered(rows, first=0):
 
 
 def table_of(rows, first=0):
-    """Say what `numbered` must be read as."""
+    """Return the table that `numbered` must read as."""
     found = dict(numbered(rows, first))
     keys = [f"{i:05}" for i in range(first, first + rows)]
     return pa.table(

@@ -18,7 +18,7 @@ ROWS, MEMORY = 4000, "128KB"
 
 
 def rank(path, folder):
-    """Work as one rank of a training does."""
+    """Run one rank of a training."""
     import torch.distributed as dist  # noqa: PLC0415 - where it runs
 
     from corgipile.torch import CorgiPileDataset  # noqa: PLC0415 - as above

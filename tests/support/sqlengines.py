@@ -1,4 +1,4 @@
-"""The engines that SQL runs on, each with some tables, for tests that hold on all of them."""
+"""The SQL engines with some tables, for tests of all engines."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -29,14 +29,14 @@ def quoted(name):
 
 @functools.cache
 def _template(server):
-    """Make a database with the extension and the tables, of which each test has a copy; return its name."""
+    """Make the template database with the extension and the tables; return its name. Each test copies it."""
     server.sql("DROP DATABASE IF EXISTS sql_template; CREATE DATABASE sql_template")
     server.text("CREATE EXTENSION corgipile; " + TABLES, database="sql_template")
     return "sql_template"
 
 
 class Asking:
-    """Asks a connection, `sql`, to an engine with some tables."""
+    """Queries an engine with some tables by the connection `sql`."""
 
     def rows(self, sql, script, values=()):
         """Return the rows of a script as dictionaries."""
@@ -50,12 +50,12 @@ class Asking:
         return found
 
     def fails(self, sql, script, part, values=(), kind=CorgiPileError):
-        """Check what is said of a script that must fail."""
+        """Check the error of a failing script."""
         with pytest.raises(kind, match=part):
             sql.execute(script, values).fetchall()
 
     def weights(self, sql, model):
-        """Return the weights of a model by name, and by class where there are more than two."""
+        """Return the weights of a model by name, and by class if there are more than two."""
         found = self.rows(sql, f"SELECT * FROM ML.WEIGHTS(MODEL {quoted(model)})")
         return {(row.get("class"), row["processed_input"]): row["weight"] for row in found}
 
@@ -71,12 +71,12 @@ class OnDuckDB(Asking):
             yield connection
 
     def sizes(self, sql, order):
-        """Return sizes of blocks and buffers in SQL, and what tells those of Python."""
+        """Return sizes of blocks and buffers in SQL, and a function that returns those of Python."""
         return "block_size = 100, buffer_size = 700", lambda: {"block": 100, "buffer": 700}
 
 
 class OnPostgreSQL(Asking):
-    """On PostgreSQL, in a database of its own."""
+    """On PostgreSQL, in its own database."""
 
     @pytest.fixture
     def sql(self, server):
@@ -87,7 +87,7 @@ class OnPostgreSQL(Asking):
             yield connection
 
     def sizes(self, sql, order):
-        """Return sizes of blocks and buffers in SQL, and what tells those of Python, from the model m."""
+        """Return sizes of blocks and buffers in SQL, and a function that returns those of Python from the model m."""
 
         def told():
             found = {

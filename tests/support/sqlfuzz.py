@@ -1,6 +1,6 @@
-"""Statements of SQL gone wrong in every way, for the parser: `python tests/support/sqlfuzz.py 100000` runs so many."""
+"""Fuzzer of the SQL parser: `python tests/support/sqlfuzz.py 100000` parses as many broken statements."""
 
-# ruff: noqa: S311, S608, T201, E501, Q003, RUF001, PT017  # randomness of no secrets; a command of its own; statements as they come
+# ruff: noqa: S311, S608, T201, E501, Q003, RUF001, PT017  # no secrets; a command; long statements
 
 import random
 import sys
@@ -39,7 +39,7 @@ PIECES = [
 
 
 def statement(chance):
-    """Return a statement: a good one, or some, with a few changes, or pieces at random."""
+    """Return valid statements with a few changes, or random pieces."""
     if chance.random() < 0.1:
         return "".join(chance.choice(PIECES) + " " * chance.randrange(2) for _ in range(chance.randrange(1, 60)))
     text = chance.choice(GOOD)
@@ -86,9 +86,9 @@ def large():
 
 
 def check(text):
-    """Parse a statement in both dialects; return how many of these took it.
+    """Parse a statement in both dialects; return how many accept it.
 
-    Whatever is wrong must be a BadStatement that says where; what is passed on must be as it was written.
+    Errors must be a BadStatement with a position; text for the engine must be unchanged.
     """
     taken = 0
     for dialect in ("duckdb", "postgres"):
@@ -112,7 +112,7 @@ def check(text):
 
 
 def main(count):
-    """Run so many statements, and the large ones; say how long the slowest took."""
+    """Parse this many statements and the large ones; print the time of the slowest."""
     chance, slowest, taken = random.Random(0), 0.0, 0
     begin = time.perf_counter()
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What tests of statements ask of the parser."""
+"""Parser calls for tests of statements."""
 
 import pytest
 
@@ -13,12 +13,12 @@ def one(script, dialect="duckdb"):
 
 
 def sql(fragment):
-    """Write a fragment with its places as they are told apart."""
+    """Write a fragment with the keys of its parameters."""
     return fragment.written(lambda place: f"<{place.key}>", lambda call: f"<{call.function} {call.model}>")
 
 
 def error(script, dialect="duckdb"):
-    """Return the message of a script that is wrong, and the text from its caret on."""
+    """Return the error message of a script, and the text from its caret on."""
     with pytest.raises(BadStatement) as caught:
         parse(script, dialect)
     message, line, caret = str(caught.value).split("\n")

@@ -1,4 +1,4 @@
-"""A database of PostgreSQL, and sessions of two roles in it."""
+"""A PostgreSQL database with sessions of two roles."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ROWS = "SELECT i % 7 / 7.0::float8 AS a, i % 11 / 11.0::float8 AS b, i % 2 AS la
 
 @pytest.fixture(scope="module")
 def database(server):
-    """The address of a database of its own, and a role that may do little in it."""
+    """The address of a database, with a role of few rights."""
     server.sql("CREATE DATABASE sql_alone STRATEGY file_copy; CREATE ROLE sql_guest LOGIN")
     server.sql("REVOKE TEMPORARY ON DATABASE sql_alone FROM PUBLIC")
     address = server.url.replace("/postgres?", "/sql_alone?")
@@ -21,7 +21,7 @@ def database(server):
 
 @pytest.fixture
 def sql(database):
-    """A session of the superuser; its models go with it."""
+    """A session of the superuser; its models are dropped at the end."""
     with connect(database) as connection:
         yield connection
         if connection.engine.in_transaction():
@@ -31,6 +31,6 @@ def sql(database):
 
 @pytest.fixture
 def guest(database):
-    """A session of the role that may do little."""
+    """A session of the role with few rights."""
     with connect(database.replace("postgres@", "sql_guest@")) as connection:
         yield connection

@@ -1,4 +1,4 @@
-"""Tables that are staged, made alike in every process."""
+"""Tables to stage, identical in every process."""
 
 import numpy as np
 import pyarrow as pa

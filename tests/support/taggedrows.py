@@ -1,4 +1,4 @@
-"""A table whose rows have several labels, for tests of PostgreSQL: in arrays, and in columns of 0 and 1."""
+"""A multi-label table for tests of PostgreSQL: labels in arrays, and in columns of 0 and 1."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -30,7 +30,7 @@ NAMES = {
 
 @pytest.fixture
 def tagged(server):
-    """Return what makes a table with columns of labels."""
+    """Return a function that makes a table with label columns."""
 
     def make(kind="real"):
         make_table(server, kind)
@@ -45,7 +45,7 @@ def tagged(server):
 
 @pytest.fixture
 def learn(server):
-    """Return what trains models of labels and gives the rows, one an epoch."""
+    """Return a function that trains multi-label models and returns a row per epoch."""
 
     def run(labels, source="tagged", **options):
         chosen = {"model": "logistic", "features": "x", "epochs": 2, "labels": labels, "name": "tags", **options}

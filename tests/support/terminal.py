@@ -1,4 +1,4 @@
-"""A command that runs in a terminal of its own, which tests type into and read from."""
+"""A command in its own terminal, for tests that type and read."""
 
 import fcntl
 import os
@@ -16,19 +16,19 @@ from pathlib import Path
 from patience import PATIENCE, wait_for
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?>=]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>()][B0]?|[\x00\x07\x0f]")
-READY = "\x01"  # in what is shown, where the shell waits for a line
-_PASTE = "\x1b[?2004h"  # with which its prompt begins
+READY = "\x01"  # marks in the output that the shell waits for a line
+_PASTE = "\x1b[?2004h"  # start of its prompt
 
 
 class Terminal:
-    """Runs a command of corgipile; what it shows is read as plain text.
+    """Runs a command of corgipile and reads its output as plain text.
 
     Args:
         words: The words after ``corgipile``.
-        columns: How wide the terminal is.
-        env: Variables beside those of this process.
-        cwd: The folder it runs in.
-        stdout: Where it prints to, if not there.
+        columns: Width of the terminal.
+        env: Additional environment variables.
+        cwd: Working folder.
+        stdout: Output file instead of the terminal.
     """
 
     def __init__(self, *words, columns=80, env=None, cwd=None, stdout=None):
@@ -50,11 +50,11 @@ class Terminal:
         self.all = ""
 
     def type(self, keys):
-        """Press keys, one after the other."""
+        """Press keys."""
         os.write(self.ours, keys.encode())
 
     def wait(self, pattern):
-        """Read until something is shown; return what was before it, and it."""
+        """Read until the pattern appears; return the text up to its end."""
         end = time.monotonic() + PATIENCE
         while not (found := re.search(pattern, self.text)):
             assert time.monotonic() < end, f"no {pattern!r} in {self.text!r}"
@@ -63,12 +63,12 @@ class Terminal:
         return before
 
     def run(self, line):
-        """Type a line and return what is shown up to the next prompt."""
+        """Type a line and return the output up to the next prompt."""
         self.type(f"{line}\r")
         return self.wait(READY)
 
     def works(self):
-        """Wait until the command is at work, by the time that it took of a processor, which typing takes not."""
+        """Wait until the command works, by its processor time, which typing does not take."""
         stat = Path(f"/proc/{self.process.pid}/stat")
 
         def taken():
@@ -105,6 +105,6 @@ class Terminal:
 
 
 def _own(terminal):
-    """Let the terminal be the one that controls the process, so that Ctrl-C reaches it."""
+    """Make the terminal control the process, so that Ctrl-C reaches it."""
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""Rows of text and other columns, in the server and in Arrow, and how a training that hashes them is written."""
+"""Rows of text and other columns, in the server and in Arrow, and calls that train on them hashed."""
 
 # ruff: noqa: S608  # tests write SQL
 
@@ -42,7 +42,7 @@ COLUMNS = ", ".join(KINDS)
 
 
 def make_rows(rows=ROWS, classes=2, seed=1):
-    """Return rows of text and other columns, of which words say the label."""
+    """Return rows of text and other columns, with a label that follows from the words."""
     rng = np.random.default_rng(seed)
     made = []
     for i in range(rows):
@@ -66,7 +66,7 @@ def make_rows(rows=ROWS, classes=2, seed=1):
 
 
 def store(server, name, rows):
-    """Make a table of rows; return them as they lie there."""
+    """Make a table of rows; return them in physical order."""
     data = json.dumps(rows, default=str, ensure_ascii=False).replace("'", "''")
     server.sql(f"""
         DROP TABLE IF EXISTS {name};
@@ -84,7 +84,7 @@ def arrow(rows):
 
 
 def call(table, kind, name, given, **more):
-    """Write a training."""
+    """Write a call that trains."""
     given = {"features": None, "block_size": "8kB", "buffer_size": "600kB", "epochs": 2, **given, **more}
     arguments = ", ".join(f'"{key}" => {"NULL" if value is None else literal(value)}' for key, value in given.items())
     name = "" if name is None else f", name => '{name}'"
@@ -92,7 +92,7 @@ def call(table, kind, name, given, **more):
 
 
 def asked(how):
-    """Return arguments of Python as the extension takes them."""
+    """Return Python's arguments in the extension's form."""
     given = dict(how)
     if "interactions" in given:
         given["interactions"] = ",".join(

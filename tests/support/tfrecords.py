@@ -1,4 +1,4 @@
-"""Writes TFRecord files bit by bit: frames, CRCs and messages, by code that shares nothing with the package."""
+"""Writes TFRecord files (frames, CRCs, messages), independently of the package."""
 
 import itertools
 import os
@@ -47,7 +47,7 @@ def field(number, data):
 
 
 def values_of(kind, values, packed):
-    """Write a list of values: kind 1 bytes, 2 floats, 3 integers; numbers packed or one by one."""
+    """Write a list of values: kind 1 bytes, 2 floats, 3 integers; numbers packed or single."""
     if kind == 1:
         return b"".join(field(1, value) for value in values)
     parts = [struct.pack("<f", value) if kind == 2 else varint(value) for value in values]
@@ -74,7 +74,7 @@ TIMES = itertools.count(1)
 
 
 def fresh(path):
-    """Let a file that is written again look changed, however fast that went."""
+    """Change the time of a rewritten file, even if it was rewritten at once."""
     time = next(TIMES)
     os.utime(path, ns=(time, time))
 
@@ -86,7 +86,7 @@ def text_index(path, records, end=".idx"):
 
 
 def numbered(rows):
-    """Make Examples of all sorts of columns: row i says so."""
+    """Make Examples with columns of all types, which follow from the row number."""
     return [
         example({"label": (3, [i]), "x": (2, [i + 0.5, -i]), "name": (1, [b"%d" % i]), "ids": (3, range(-i % 4))})
         for i in range(rows)

@@ -3,7 +3,7 @@
 #include "io/async_gather.h"
 #include "objects.h"
 
-#define ASYNC_GATHER "corgipile.aside"
+#define ASYNC_GATHER "corgipile.async_gather"
 CP_CAPSULE(gather_of, ASYNC_GATHER)
 
 typedef struct request {
@@ -45,8 +45,8 @@ static void gather_destroy(PyObject *capsule)
     free(o);
 }
 
-/* aside_new() -> gatherer, whose thread starts with the first request */
-static PyObject *aside_new(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+/* async_gather_new() -> gatherer, whose thread starts with the first request */
+static PyObject *async_gather_new(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     gather_object *o = calloc(1, sizeof *o);
     if (!o)
@@ -60,9 +60,9 @@ static PyObject *aside_new(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
     return capsule;
 }
 
-/* aside_gather(aside, to, from, row_bytes, index) -> number of this copy: to[i] = from[index[i]]. The arrays are held
- * until it is complete; `to` and the rows must not be changed before. */
-static PyObject *aside_gather(PyObject *Py_UNUSED(self), PyObject *args)
+/* async_gather_request(gatherer, to, from, row_bytes, index) -> number of this copy: to[i] = from[index[i]]. The arrays
+ * are held until it is complete; `to` and the rows must not be changed before. */
+static PyObject *async_gather_request(PyObject *Py_UNUSED(self), PyObject *args)
 {
     static const char *const names[] = {"index", "from", "to"};
     static const Py_ssize_t sizes[] = {4, 0, 0};
@@ -96,8 +96,8 @@ static PyObject *aside_gather(PyObject *Py_UNUSED(self), PyObject *args)
     return PyLong_FromLongLong((long long)number);
 }
 
-/* aside_wait(aside, until) -> number of complete copies, once copy `until` is one; 0 does not wait */
-static PyObject *aside_wait(PyObject *Py_UNUSED(self), PyObject *args)
+/* async_gather_wait(gatherer, until) -> number of complete copies, once copy `until` is one; 0 does not wait */
+static PyObject *async_gather_wait(PyObject *Py_UNUSED(self), PyObject *args)
 {
     long long until;
     int64_t completed;
@@ -166,10 +166,10 @@ static PyObject *gather(PyObject *Py_UNUSED(self), PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyMethodDef cp_aside_methods[] = {
+PyMethodDef cp_async_gather_methods[] = {
     {"gather", gather, METH_VARARGS, "Collect rows of fixed-width columns by index."},
-    {"aside_new", aside_new, METH_NOARGS, "Create a gatherer with its own thread."},
-    {"aside_gather", aside_gather, METH_VARARGS, "Request rows to be gathered."},
-    {"aside_wait", aside_wait, METH_VARARGS, "Wait for requested rows."},
+    {"async_gather_new", async_gather_new, METH_NOARGS, "Create a gatherer with its own thread."},
+    {"async_gather_request", async_gather_request, METH_VARARGS, "Request rows to be gathered."},
+    {"async_gather_wait", async_gather_wait, METH_VARARGS, "Wait for requested rows."},
     {NULL, NULL, 0, NULL},
 };

@@ -182,13 +182,13 @@ static PyObject *look_end(PyObject *Py_UNUSED(self), PyObject *args)
     if (!PyArg_ParseTuple(args, "O&L", look_of, &k, &rows))
         return NULL;
     cp_scale_result result = cp_scale_sample_end(k, rows);
-    return Py_BuildValue("iddddLL", (int)result.scales, result.length, result.apart, result.aside, result.least,
-                         (long long)result.largest, (long long)result.smallest);
+    return Py_BuildValue("iddddLL", (int)result.scales, result.length, result.scale_ratio, result.mean_share,
+                         result.least, (long long)result.largest, (long long)result.smallest);
 }
 
-const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_APART", CP_SCALES_DIFFER},
+const cp_constant cp_moments_constants[] = {{"SCALES_FINE", CP_SCALES_FINE}, {"SCALES_DIFFER", CP_SCALES_DIFFER},
                                             {"FEATURES_SMALL", CP_FEATURES_SMALL}, {"ROWS_LONG", CP_ROWS_LONG},
-                                            {"ROWS_ASIDE", CP_ROWS_OFF_CENTRE}, {NULL, 0}};
+                                            {"ROWS_OFF_CENTRE", CP_ROWS_OFF_CENTRE}, {NULL, 0}};
 
 PyMethodDef cp_moments_methods[] = {
     {"look_add", look_add, METH_VARARGS, "Add rows to a scale sample."},

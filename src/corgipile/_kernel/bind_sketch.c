@@ -1,6 +1,6 @@
 /* Binds descriptions of blocks: sketches, contents, spots and the similarity of rows. */
 #include "bind.h"
-#include "plan/alike.h"
+#include "plan/similarity.h"
 #include "plan/content.h"
 #include "plan/sketch.h"
 #include "plan/spots.h"
@@ -268,7 +268,7 @@ static PyObject *similarity(PyObject *Py_UNUSED(self), PyObject *args)
     if (spot == 0 || rows.count % spot)
         return PyErr_Format(PyExc_ValueError, "rows must be whole spots");
     Py_BEGIN_ALLOW_THREADS
-    share = cp_alike(rows.at, rows.count / spot, each, features, extras);
+    share = cp_similarity(rows.at, rows.count / spot, each, features, extras);
     Py_END_ALLOW_THREADS
     return PyFloat_FromDouble(share);
 }

@@ -52,7 +52,7 @@ def command(
 
             def finished(result: Any) -> None:
                 results.append(result)
-                watch.say(_news(result))
+                watch.note(_news(result))
 
             source = None if test is None else source_of(test, test=True)
             options = settings | {"audited": html is not None}

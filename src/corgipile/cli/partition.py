@@ -53,7 +53,7 @@ def command(
 
 def show(part: "LocalPart", *, quiet: bool, json: bool) -> None:
     """Show a part's facts."""
-    table, facts = part.table, part.said
+    table, facts = part.table, part.header
     rows, size = len(table), table.nbytes
     if json:
         names = ("rank", "world", "by", "unit", "units", "epoch")

@@ -54,7 +54,7 @@ def start(
         server.prepare(postgres.embedded(version or server.version or max(postgres.EMBEDDED)))
         server.start(port)
     elif (version or server.version) != server.version:
-        raise BadArgument(f"version must be {server.version}, which runs in {server.home}, got {version}")
+        raise BadArgument(f"version must be {server.version}, got {version}; stop the server in {server.home} first")
     elif port not in {None, server.where().port}:
         raise BadArgument(f"port must be {server.where().port}, got {port}; stop the server in {server.home} first")
     typer.echo(server.url)

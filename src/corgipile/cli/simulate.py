@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from corgipile.exchange import Simulation
 
 exchange = lazy("corgipile.exchange")
-picture = lazy("corgipile.exchange.picture")
+plot_file = lazy("corgipile.exchange.plot")
 
 
 @guarded
@@ -46,7 +46,7 @@ def command(
         staging=staging, request=number_or_text(request), seed=seed,
     )  # fmt: skip
     if plot is not None:
-        picture.draw(simulation, plot, overwrite=overwrite)
+        plot_file.draw(simulation, plot, overwrite=overwrite)
     if json:
         show_json(simulation)
     else:

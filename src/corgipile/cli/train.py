@@ -65,7 +65,7 @@ def command(
         watch = Watch(bar, int(train_rows) * settings["epochs"])
         order = order_of(settings["order"], block, buffer, balance, settings["label"])
         given = read(settings) | {"order": order}
-        say = lambda record: watch.say(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
+        say = lambda record: watch.note(f"epoch {record['epoch']}: loss {record['loss']:.4g}")  # noqa: E731
         with ranks_of.launched(sync) if several_ranks else nullcontext() as ranks:
             arguments = TrainArguments(opened, **given, callback=say, on_rows=watch.rows)
             trained = training.train_among(arguments.checked(), ranks)

@@ -49,13 +49,13 @@ class Share(NamedTuple):
 
     @property
     def rest_first(self) -> int:
-        """Return the first row of the rank's piece of the remaining rows."""
+        """Return the first of the rows beyond whole units that this rank gets."""
         whole = self.rows // self.unit * self.unit
         return whole + self.rank * (self.rows - whole) // self.world
 
     @property
     def rest(self) -> int:
-        """Return the number of rows in that piece."""
+        """Return the number of remaining rows of this rank."""
         return self._replace(rank=self.rank + 1).rest_first - self.rest_first
 
     @property

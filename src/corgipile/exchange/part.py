@@ -58,13 +58,13 @@ class LocalPart:
     def _read(self) -> None:
         """Load the manifest."""
         self.manifest = Manifest.read(self.folder)
-        self.said, self.live, self.sums = self.manifest
-        self.places: Places = places_of(self.folder, self.said, self.manifest.schema)
+        self.header, self.live, self.sums = self.manifest
+        self.places: Places = places_of(self.folder, self.header, self.manifest.schema)
 
     @property
     def epoch(self) -> int:
         """Return the current epoch."""
-        return int(self.said["epoch"])
+        return int(self.header["epoch"])
 
     @property
     def table(self) -> Table:
@@ -79,7 +79,7 @@ class LocalPart:
     def _epoch_of(self, name: str, wanted: int) -> int:
         if not (self.folder / name).exists():
             return -1
-        epoch = int(Manifest.read(self.folder, name).said["epoch"])
+        epoch = int(Manifest.read(self.folder, name).header["epoch"])
         return epoch if epoch == wanted else -1
 
     def of_epoch(self, epoch: int) -> Manifest:
@@ -100,8 +100,8 @@ class LocalPart:
         Raises:
             CorruptFile: A checksum does not match.
         """
-        said, live, sums = self.of_epoch(self.epoch if epoch is None else epoch)
-        units = np.append(live, [-1] if said["rest"] else []).astype(np.int64)
+        header, live, sums = self.of_epoch(self.epoch if epoch is None else epoch)
+        units = np.append(live, [-1] if header["rest"] else []).astype(np.int64)
         valid = whole_units(self.places, units, sums)
         if valid < len(units):
             raise CorruptFile(f"{self.folder}: unit {valid} is damaged: its checksum does not match")
@@ -117,7 +117,7 @@ class LocalPart:
         for name in (NEXT, BEFORE):
             (self.folder / name).unlink(missing_ok=True)
         for path in self.folder.glob("live-*"):
-            if path.name != self.said["live"]:
+            if path.name != self.header["live"]:
                 path.unlink()
         flush(self.folder)
         free = self.free(count)
@@ -135,7 +135,7 @@ class LocalPart:
         self.places.flush()
         live, all_sums = self.live.copy(), self.sums.copy()
         live[slots], all_sums[slots] = places, sums
-        write_manifest(self.folder, NEXT, Manifest({**self.said, "epoch": self.epoch + 1}, live, all_sums))
+        write_manifest(self.folder, NEXT, Manifest({**self.header, "epoch": self.epoch + 1}, live, all_sums))
 
     def commit(self) -> None:
         """Switch to the prepared next epoch."""

@@ -50,10 +50,10 @@ class Places(Protocol):
         """Flush written units to the device."""
 
 
-def places_of(folder: Path, said: dict[str, Any], schema: pa.Schema) -> Places:
+def places_of(folder: Path, header: dict[str, Any], schema: pa.Schema) -> Places:
     """Return the storage of a part."""
-    if said["in_place"]:
-        return Slots(folder, SlotPlaces(schema, said["unit"], said["rest"]))
+    if header["in_place"]:
+        return Slots(folder, SlotPlaces(schema, header["unit"], header["rest"]))
     return Files(folder, schema)
 
 

@@ -148,16 +148,16 @@ def _sort_parts(parts: list[LocalPart]) -> list[LocalPart]:
     """Return the parts of all ranks of one staging, in order."""
     if not parts:
         raise BadArgument("parts must name those of all old ranks, got none")
-    world = parts[0].said["world"]
-    if len({(part.said["of"], part.said["world"]) for part in parts}) > 1:
+    world = parts[0].header["world"]
+    if len({(part.header["of"], part.header["world"]) for part in parts}) > 1:
         raise BadArgument("parts must be of one table and world, got several")
-    ranks = sorted(int(part.said["rank"]) for part in parts)
+    ranks = sorted(int(part.header["rank"]) for part in parts)
     if ranks != list(range(world)):
         missing = sorted(set(range(world)) - set(ranks))
         what = f"ranks {missing[:8]} are missing" if missing else "a rank is repeated"
         hint = "give each once, or stage from the table"
         raise BadArgument(f"parts must be all {world}, got {len(parts)}, {what}: {hint}")
-    return sorted(parts, key=lambda part: int(part.said["rank"]))
+    return sorted(parts, key=lambda part: int(part.header["rank"]))
 
 
 class _Staging:
@@ -182,7 +182,7 @@ class _Staging:
         fixed = all(fixed_field(field.type) is not None for field in self.schema)
         if in_place and not fixed:
             raise BadArgument(f"in_place needs numeric columns, got {self.schema.types}")
-        self.said: dict[str, Any] = {
+        self.header: dict[str, Any] = {
             "corgipile": "part", "version": VERSION, "rank": rank, "world": world, "rows": rows, "unit": unit_rows,
             "units": self.share.units, "rest": self.share.rest, "epoch": epoch, "by": by,
             "in_place": fixed if in_place is None else in_place,
@@ -190,18 +190,18 @@ class _Staging:
             "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
         }  # fmt: skip
         self._dealing = (by, self.share, source, seed, label)
-        self.places: Places = places_of(self.goal, self.said, self.schema)
+        self.places: Places = places_of(self.goal, self.header, self.schema)
 
     def run(self, inputs: Sequence[Any], progress: Progress | None) -> LocalPart:
         """Write the missing units; return the part."""
         _refuse_inputs(self.goal, inputs)
-        part = _find_part(self.goal, self.said)
+        part = _find_part(self.goal, self.header)
         if part is None:
             check_space(self.goal, max(0, self._needed() - _used_bytes(self.goal)))
             with writing(self.goal):
                 self.goal.mkdir(parents=True, exist_ok=True)
             with _lock(self.goal):
-                part = _find_part(self.goal, self.said)  # another process may have finished it
+                part = _find_part(self.goal, self.header)  # another process may have finished it
                 if part is None:
                     self._write(progress)
         return part or LocalPart(self.goal)
@@ -209,7 +209,7 @@ class _Staging:
     def _needed(self) -> int:
         """Return the bytes of disk that the part takes, an estimate for rows of varying length."""
         unit_bytes = self.share.unit * self._width
-        if not self.said["in_place"]:
+        if not self.header["in_place"]:
             unit_bytes = -(-unit_bytes // SECTOR_BYTES) * SECTOR_BYTES
         return int(self.share.units * (unit_bytes + 12) + self.share.rest * self._width)
 
@@ -217,14 +217,14 @@ class _Staging:
         with writing(self.goal):
             if not (self.goal / BEGUN).exists():
                 new = self.goal / f"{BEGUN}.new"
-                new.write_text(json.dumps(self.said))
+                new.write_text(json.dumps(self.header))
                 flush(new)
                 new.replace(self.goal / BEGUN)
                 flush(self.goal)
         try:
             self.places.room(self.share.units)
             sums = _Copy(self, progress).run(deal(*self._dealing))
-            manifest = Manifest(self.said, np.arange(self.share.units), sums)
+            manifest = Manifest(self.header, np.arange(self.share.units), sums)
             write_manifest(self.goal, NOW, manifest)
         except WriteFailed as error:
             how = "Staged units are kept: run the same command again to continue"
@@ -313,7 +313,7 @@ class _Copy:
         return whole_units(self._places, np.arange(len(noted)), noted)
 
 
-def _find_part(goal: Path, said: dict[str, Any]) -> LocalPart | None:
+def _find_part(goal: Path, header: dict[str, Any]) -> LocalPart | None:
     """Return the part if it is complete, None if it is unfinished or absent; raise WouldOverwrite for anything else."""
     with writing(goal):
         present = {path.name for path in goal.iterdir()} if goal.exists() else set()
@@ -322,12 +322,12 @@ def _find_part(goal: Path, said: dict[str, Any]) -> LocalPart | None:
         raise WouldOverwrite(f"{goal} holds other files: name a new folder")
     if NOW in present:
         part = LocalPart(goal)
-        begun = part.said
+        begun = part.header
     elif BEGUN in present:
         begun = parse_json((goal / BEGUN).read_text(), str(goal / BEGUN))
     else:
         return None
-    differs = [name for name in said if begun.get(name) != said[name]]
+    differs = [name for name in header if begun.get(name) != header[name]]
     if differs:
         what = "a part with" if NOW in present else "an unfinished part with"
         raise WouldOverwrite(f"{goal} holds {what} another {differs[0]}: name a new folder, or remove it")

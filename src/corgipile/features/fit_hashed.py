@@ -48,10 +48,7 @@ def terms_of(text: str | Sequence[str] | None, interactions: Sequence[Term] | No
 
 
 def unhashed_columns(schema: pa.Schema, features: Any, label: str | None, encode: Encode) -> FeatureColumns:
-    """Return the feature columns that are not hashed: only named ones.
-
-    Without them ``encode`` has no effect and raises.
-    """
+    """Return the named feature columns, which are not hashed; raise BadArgument for ``encode`` without them."""
     if features is not None and (isinstance(features, str) or callable(features) or len(features)):
         return chosen_columns(schema, features, label, encode)
     if encode is not None:

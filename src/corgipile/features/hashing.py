@@ -31,7 +31,7 @@ def is_words(kind: pa.DataType) -> bool:
 class Source:
     """A hashed column: n-grams of ``"words"``, a ``"category"`` by its whole value, or a ``"number"``.
 
-    ``family`` is that of a category in training, see `family_of`; ``fill`` replaces a missing number.
+    ``family`` is the type family of a category's column in training (`family_of`); ``fill`` replaces a missing number.
     """
 
     column: str
@@ -84,10 +84,10 @@ class Hashing:
         """Return all terms except single columns of words."""
         return tuple(term for term in self.terms if term[0] not in self.text or len(term) > 1)
 
-    def rows(self, columns: Sequence[pa.Array], beside: npt.NDArray[np.float32] | None) -> tuple[pa.Array, pa.Array]:
+    def rows(self, columns: Sequence[pa.Array], numbers: npt.NDArray[np.float32] | None) -> tuple[pa.Array, pa.Array]:
         """Return the indices and values of rows, lists of int32 and of float32.
 
-        ``beside`` are numbers that follow the 2^bits places, [rows, numbers].
+        ``numbers``, [rows, count], are features that follow the 2^bits hashed ones.
         """
         rows = len(columns[0])
         ends = np.zeros(rows + 1, np.int32)
@@ -95,7 +95,7 @@ class Hashing:
         indices, values = _kernel.hash_rows(
             [self._column(one, column) for one, column in zip(self.sources, columns, strict=True)],
             [tuple(self.columns.index(name) for name in term) for term in self.terms],
-            ends[1:], bits=self.bits, ngrams=self.ngrams, missing=missing, beside=beside,
+            ends[1:], bits=self.bits, ngrams=self.ngrams, missing=missing, beside=numbers,
         )  # fmt: skip
         offsets = pa.py_buffer(ends)
         kinds = (pa.int32(), indices), (pa.float32(), values)

@@ -102,7 +102,7 @@ def explain_text_columns(table: Table, names: Sequence[str]) -> dict[str, str]:
         "3 of its first 4 cells are numbers, but '?' (row 3) is not"
     """
     parts = list(_text_tables(table))
-    declared = {name for text in parts for name in text.said}
+    declared = {name for text in parts for name in text.declared}
     texts = [name for name in names if is_text(value_type(table.schema.field(name).type)) and name not in declared]
     if not texts or is_remote(table):
         return {}

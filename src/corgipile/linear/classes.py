@@ -131,22 +131,24 @@ def weights_of(asked: str | Mapping[str, float] | None, labels: Labels, kind: st
     if asked is None:
         return None
     if loss_of(kind).numbers:
-        raise BadArgument(f"class_weight is for classes; a {kind} model predicts numbers, got {asked!r}")
+        raise BadArgument(f"class_weight needs a classifier; a {kind} model predicts numbers, got {asked!r}")
     classes = labels.find()
     if isinstance(asked, str):
         counts = labels.counts()
         if not counts.all():
             none = classes[counts == 0].tolist()
-            raise BadArgument(f"class_weight='balanced' would divide by 0: there are no rows of {_classes(none)}")
+            raise BadArgument(
+                f"class_weight='balanced' needs training rows of each class: there are none of {_classes(none)}"
+            )
         return np.asarray(counts.sum() / (len(classes) * counts))
     weights = np.ones(len(classes))
     for name, weight in asked.items():
         at = [place for place, one in enumerate(classes.tolist()) if _same(one, name)]
         if not at:
-            raise BadArgument(f"class_weight names {name!r}, which is none of {_classes(classes.tolist())}")
+            raise BadArgument(f"class_weight must name {_classes(classes.tolist())}, got {name!r}")
         weights[at] = weight
     if not weights.any():
-        raise BadArgument("class_weight is 0 for all classes; one of more than 0 is needed")
+        raise BadArgument("class_weight must be above 0 for at least one class, got 0 for all")
     return weights
 
 

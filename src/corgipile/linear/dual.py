@@ -75,7 +75,7 @@ class DualVariables:
 
     @property
     def in_file(self) -> bool:
-        """Return whether they lie in a file."""
+        """Return whether the variables lie in a file."""
         return self._map is not None
 
     def take(self, numbers: IntArray) -> tuple[FloatArray, IntArray]:
@@ -181,8 +181,8 @@ class Spread:
 class Dual(SGD):
     """A linear model trained by dual coordinate descent.
 
-    ``rows`` are those of the table, ``limit`` the bytes of dual variables in memory, ``passes`` the visits of each row
-    while it is in memory; ``seed`` orders all visits after the first.
+    ``rows`` is the number of the table's rows, ``limit`` the bytes of dual variables in memory. Each buffered row has
+    ``passes`` visits; ``seed`` orders all but the first.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class Dual(SGD):
         return Figures(rows, total / (weight or 1), correct / (weight or 1), weight)
 
     def objective(self) -> tuple[float, float]:
-        """Return the primal and dual objective of the last evaluated pass; no model is below the second."""
+        """Return the primal and dual objective of the last evaluated pass; the dual bounds all models from below."""
         _, total, _, _, square = _kernel.dual_figures(self._dual)
         penalty = self.l2 * square / 2
         return total / self.rows + penalty, self.l2 * self.variables.total(self._dual) - penalty

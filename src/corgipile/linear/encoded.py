@@ -95,7 +95,7 @@ def _names(table: Table, features: Any, settings: Settings) -> tuple[str, ...]:
 def _past(table: Table, settings: Settings, past: "Model") -> Encoding | None:
     """Return the encoding of a warm start; raise BadArgument if the settings differ from it."""
     if settings.encode is not None or settings.missing != "error":
-        raise BadArgument("encode and missing are those of the model that warm_start goes on from; leave them out")
+        raise BadArgument("encode and missing must be left out: warm_start uses those of its model")
     known = past.encoding
     _check_hashing(settings, known)
     if known is not None and settings.features is not None:

@@ -135,9 +135,9 @@ class GroupSGD(SGD):
         """Return whether a group's losses have plateaued."""
         return _kernel.sgd_rests(self._states[group], np.array(losses))
 
-    def assign(self, coef: FloatArray, bias: FloatArray, beside: npt.NDArray[np.float64] | None = None) -> None:
+    def assign(self, coef: FloatArray, bias: FloatArray, optimizer_state: FloatArray | None = None) -> None:
         """Set the weights and intercepts of all groups."""
-        assert beside is None  # noqa: S101 - models by group have no optimizer state
+        assert optimizer_state is None  # noqa: S101 - models by group have no optimizer state
         dtype = self.inputs.dtype
         for state, part in zip(self._states, self._parts(), strict=True):
             _kernel.sgd_set(state, np.ascontiguousarray(coef[part], dtype), np.ascontiguousarray(bias[part], dtype))

@@ -62,7 +62,7 @@ def labels_of(table: Table, given: Any) -> LabelSets:
 def check_model(model: str) -> None:
     """Raise BadArgument unless a model is binary."""
     if loss_of(model).numbers or loss_of(model, len(CLASSES)).per_class:
-        raise BadArgument(f"a label is there or not: logistic, svm and squared_hinge tell, got {model!r}")
+        raise BadArgument(f"model must be logistic, svm or squared_hinge with labels, got {model!r}")
 
 
 def _check_counts(sets: LabelSets) -> None:

@@ -79,7 +79,7 @@ def visit_all(
     sgd.begin(rate)
     seen = 0
     for step in steps(feeder, sgd.inputs, label, weight, epoch, route):
-        if not seen and on_labels is not None and route is None and feeder.kept() and not sgd.loss.numbers:
+        if not seen and on_labels is not None and route is None and feeder.all_in_memory() and not sgd.loss.numbers:
             on_labels(step.labels, step.weights, None)  # class counts do not depend on the order
             on_labels = None
         sgd.learn(*step)
@@ -141,7 +141,7 @@ def score(sgd: Any, step: Step) -> npt.NDArray[Any]:
 def moments(inputs: Features, table: Table, feeder: BufferedReader | None = None) -> Moments:
     """Return mean and spread of each feature, from one read, or from a reader's cached rows."""
     sums = Moments(inputs)
-    if feeder is not None and feeder.kept():
+    if feeder is not None and feeder.all_in_memory():
         for start, stop in pairwise(even_cuts(len(table), SURVEY_ROWS).tolist()):
             _add_moments(sums, inputs, feeder, np.arange(start, stop, dtype=np.int32))
         return sums

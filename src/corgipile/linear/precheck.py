@@ -26,8 +26,8 @@ class Precheck:
     Attributes:
         scales: A kernel constant that classifies their scales.
         length: Mean squared length of a row.
-        aside: Mean share of a feature's squared mean in its mean square.
-        apart: Ratio of the largest to the smallest feature; constant features do not count.
+        mean_share: Mean share of a feature's squared mean in its mean square.
+        scale_ratio: Ratio of the largest to the smallest feature; constant features do not count.
         least: Mean square of the smallest feature.
         extremes: The names of the largest and the smallest feature, if they have names.
         numbered: Columns of integers that increase from row to row: perhaps row numbers.
@@ -35,8 +35,8 @@ class Precheck:
 
     scales: int = _kernel.SCALES_FINE
     length: float = 1.0
-    apart: float = 1.0
-    aside: float = 0.0
+    scale_ratio: float = 1.0
+    mean_share: float = 0.0
     least: float = 1.0
     extremes: tuple[str, ...] = ()
     numbered: tuple[str, ...] = field(default=())
@@ -59,15 +59,15 @@ class Precheck:
 
     def describe_scales(self) -> str:
         """Describe the features' scales."""
-        if self.scales == _kernel.ROWS_ASIDE:
-            return f"features lie to one side of 0 (their means are {self.aside:.0%} of their mean squares)"
+        if self.scales == _kernel.ROWS_OFF_CENTRE:
+            return f"features lie to one side of 0 (their means are {self.mean_share:.0%} of their mean squares)"
         if self.scales == _kernel.FEATURES_SMALL:
             subject = f"feature {self.extremes[1]!r} is" if self.extremes else "features are"
             return f"{subject} small for SGD (mean square {self.least:.3g})"
         if self.scales == _kernel.ROWS_LONG:
             return f"rows are long for SGD (mean squared length {self.length:.3g})"
         of = f" ({self.extremes[0]!r} and {self.extremes[1]!r})" if self.extremes else ""
-        return f"features differ in scale by {self.apart:.1g} times{of}"
+        return f"features differ in scale by {self.scale_ratio:.1g} times{of}"
 
 
 def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Precheck:
@@ -79,7 +79,7 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
         >>> from corgipile.tables import open
         >>> table = open(pa.table({"id": range(100), "x": [0.01, -0.01] * 50, "label": [0, 1] * 50}))
         >>> seen = precheck(table, find_inputs(table, None, "label"))
-        >>> seen.numbered, seen.apart >= 1000, seen.unscaled
+        >>> seen.numbered, seen.scale_ratio >= 1000, seen.unscaled
         (('id',), True, True)
     """
     if inputs.sparse or not len(table):
@@ -88,14 +88,14 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
     sampler, part = _kernel.look_new(inputs.width), max(1, CAST_NUMBERS // inputs.width)
     for at in range(0, len(rows), part):
         _kernel.look_add(sampler, rows[at : at + part].astype(np.float64, order="C"))
-    scales, length, apart, aside, least, largest, smallest = _kernel.look_end(sampler, len(table))
+    scales, length, scale_ratio, mean_share, least, largest, smallest = _kernel.look_end(sampler, len(table))
     widths = [] if inputs.lists else inputs.widths
     names = tuple(name for name, width in zip(inputs.columns, widths, strict=bool(widths)) for _ in range(width))
     extremes = (names[largest], names[smallest]) if names and largest >= 0 else ()
     numbered = tuple(name for name, ascends in zip(names, _ascending(rows), strict=True) if ascends) if names else ()
-    if scales == _kernel.ROWS_ASIDE and not intercept:  # a shift of the features needs an intercept
+    if scales == _kernel.ROWS_OFF_CENTRE and not intercept:  # a shift of the features needs an intercept
         scales = _kernel.SCALES_FINE
-    return Precheck(scales, length, apart, aside, least, extremes, numbered)
+    return Precheck(scales, length, scale_ratio, mean_share, least, extremes, numbered)
 
 
 def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:

@@ -140,7 +140,7 @@ def tensors_of(learnt: Learnt | None, width: int) -> dict[str, npt.NDArray[Any]]
         return {}
     scaling = learnt.scaling or Scaling.none(width)
     parts = scaling.center, scaling.scale, learnt.coef, learnt.intercept
-    state = {} if learnt.beside is None else {OPTIMIZER_STATE: learnt.beside}
+    state = {} if learnt.optimizer_state is None else {OPTIMIZER_STATE: learnt.optimizer_state}
     return state | dict(zip(LEARNT, parts, strict=True))
 
 

@@ -78,13 +78,13 @@ class Learnt(NamedTuple):
         scaling: The scaling of rows; None: unscaled.
         coef: Weights for such rows; with averaging the last ones, not their mean.
         intercept: Their intercepts.
-        beside: The result of `SGD.optimizer_state`.
+        optimizer_state: The result of `SGD.optimizer_state`.
     """
 
     scaling: Scaling | None
     coef: FloatArray
     intercept: FloatArray
-    beside: npt.NDArray[np.float64] | None = None
+    optimizer_state: npt.NDArray[np.float64] | None = None
 
 
 class Moments:

@@ -77,7 +77,7 @@ class Schedule:
         """Describe the restart of a model, or of some ``of`` several."""
         rate, larger = before.learning_rate, self.learning_rate > before.learning_rate
         why = f"is small for labels this far from 0{of}" if larger else f"diverges{of}"
-        return f"learning rate {rate:g} {why}; beginning again at {self.learning_rate:g}"
+        return f"learning rate {rate:g} {why}; restarting at {self.learning_rate:g}"
 
     def enough(self, losses: Sequence[float], epoch: int) -> bool:
         """Return whether the loss improved too little for two epochs in a row.

@@ -187,9 +187,9 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
 
 
 def _labels_of(table: Table, given: SearchArguments) -> LabelSets:
-    """Read the labels of rows; raise BadArgument for a setting that does not go with labels."""
+    """Read the labels of rows; raise BadArgument for a setting that labels exclude."""
     for name, got in changed(given, NOT_WITH_LABELS):
-        raise BadArgument(f"{name} does not go with labels, got {got}")
+        raise BadArgument(f"{name} must be left out with labels, got {got}")
     check_model(given.model)
     return labels_of(table, given)
 

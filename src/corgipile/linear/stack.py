@@ -57,7 +57,7 @@ class Run:
 
 
 class Stack:
-    """Models in training on the same rows; those of a team, and the labels of a fold, are adjacent.
+    """Models in training on the same rows; models of a team are adjacent, as are the labels of a fold.
 
     ``scaler`` standardises ``each`` rows, which all models visit before the next ones. ``parts`` is the fold of each
     row, ``sets`` whether a label set has a label.
@@ -191,10 +191,7 @@ def _consecutive(runs: list[Run]) -> Iterator[list[Run]]:
 
 
 def worth_a_thread(model: SGD) -> int:
-    """Return the number of similar models worth a thread: half of those that the kernel runs at once.
-
-    Fewer take nearly as long.
-    """
+    """Return how many similar models are worth a thread: half a vector of the kernel, since fewer take as long."""
     return max(1, _kernel.sgd_at_once(model._state) // 2)  # noqa: SLF001 - a function of the class
 
 
@@ -208,8 +205,8 @@ def learn_parts(
 ) -> dict[int, Diverged]:
     """Train models on the same rows, each without its part or only on it; return divergences by model.
 
-    Models do not standardise. Those that differ only in rates, penalties or means should be adjacent, and among them
-    those of a part: the kernel vectorises across them. The step's ``numbers`` are the part of each visit.
+    Models do not standardise. The kernel vectorises across adjacent models that differ only in rates, penalties or
+    means; models of a part should be adjacent too. The step's ``numbers`` are the part of each visit.
     """
     features, labels, weights = step.for_kernel()
     parts = step.numbers

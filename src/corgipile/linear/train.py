@@ -170,9 +170,9 @@ def _check_several(given: TrainArguments) -> None:
     """Raise BadArgument for settings that several models do not support."""
     labels = given.labels is not None
     for name, got in changed(given, NOT_SEVERAL + NOT_WITH_LABELS * labels):
-        why = f"{name} does not go with labels, got {got}" if labels else f"{name} is for one model, got {got}"
+        several = "labels" if labels else f"by={given.by!r}"
         hint = f"; {HELD_OUT}" if name in ("test", "validation") else ""
-        raise BadArgument(f"{why}{'' if labels else f' with by={given.by!r}'}{hint}")
+        raise BadArgument(f"{name} must be left out with {several}, got {got}{hint}")
     if labels:
         check_model(given.model)
 

@@ -97,7 +97,7 @@ class Training(Trainer):
     def _scale_cached(self) -> bool:
         """Standardise cached dense rows once for all epochs; return whether that was done."""
         task = self.task
-        if task.scaling is None or task.inputs.sparse or not self._feeder.kept():
+        if task.scaling is None or task.inputs.sparse or not self._feeder.all_in_memory():
             return False
         rows = self._feeder.buffer.dense(task.inputs.name)
         task.scaling.apply(rows.reshape(len(rows), -1))
@@ -120,7 +120,7 @@ class Training(Trainer):
         """Return whether a warm start has the same form of optimizer state."""
         past, now = self._past.params if self._past else {}, self._params
         same = all(past.get(name, now[name]) == now[name] for name in STATE_SETTINGS)
-        return same and self.sgd.state_rows == (0 if learnt.beside is None else len(learnt.beside))
+        return same and self.sgd.state_rows == (0 if learnt.optimizer_state is None else len(learnt.optimizer_state))
 
     def _run_with_retry(self, epoch: int) -> Record:
         """Train an epoch; restart at another rate if it diverges or its labels are far from 0."""

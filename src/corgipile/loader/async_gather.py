@@ -27,19 +27,19 @@ class AsyncGather:
     """
 
     def __init__(self, buffer: Buffer) -> None:
-        self._buffer, self._copies, self.last_request = buffer, _kernel.aside_new(), 0
+        self._buffer, self._copies, self.last_request = buffer, _kernel.async_gather_new(), 0
 
     def gather(self, visit: SlotArray, out: Arrays, at: int) -> None:
         """Request all columns' rows in these slots; ``out`` holds them from row ``at`` once `wait` returns."""
         for (name, field), array in zip(self._buffer.fields.items(), out, strict=True):
             rows, to = self._buffer.dense(name), array[at : at + len(visit)]
-            self.last_request = _kernel.aside_gather(self._copies, to, rows, field.row_bytes, visit)
+            self.last_request = _kernel.async_gather_request(self._copies, to, rows, field.row_bytes, visit)
 
     def wait(self, request: int) -> None:
         """Wait for this request and all earlier ones."""
-        _kernel.aside_wait(self._copies, request)
+        _kernel.async_gather_wait(self._copies, request)
 
     @property
     def idle(self) -> bool:
         """Return whether all requests are done."""
-        return _kernel.aside_wait(self._copies, 0) == self.last_request
+        return _kernel.async_gather_wait(self._copies, 0) == self.last_request

@@ -139,7 +139,7 @@ def fit(table: Table, order: Order, memory: Size | None, columns: Columns, worke
         check_budget(table, shared + (1 if way.spilled else workers) * way.units.dictionary, limit)
 
     def attempt(limit: int | None) -> Fitted:
-        budget = None if limit is None else int(way.left(limit / workers - shared) / columns.row_bytes)
+        budget = None if limit is None else int(way.rows_budget(limit / workers - shared) / columns.row_bytes)
         return _fit(table, order, budget, columns, way)
 
     if way.units is not None and not way.even:

@@ -88,7 +88,7 @@ class BufferedReader:
         embed: Embed | None = None,
     ) -> None:
         table = table if isinstance(table, Table) else open_table(table)
-        self.columns = layout = selection.found(table)
+        self.columns = layout = selection.columns_in(table)
         self.table: Table = table
         self.seed, self.shard = seed, shard
         self._closed = False
@@ -205,7 +205,7 @@ class BufferedReader:
         if self.unbuffered:
             raise BadArgument("this reader has no buffer: it reads rows one by one")
         self.stop()
-        if self.kept():
+        if self.all_in_memory():
             self._run = CachedRows(self.rows(epoch, start))
         else:
             key = self.key(epoch)
@@ -213,7 +213,7 @@ class BufferedReader:
             self._run = begin(self.order, self.blocks, key, start, self.buffer, reader, self.row_bytes, stage)
         return self._run.visits()
 
-    def kept(self) -> bool:
+    def all_in_memory(self) -> bool:
         """Return whether all rows stay in memory, each in the slot of its number; the first call reads them."""
         if self._kept and not self._filled:
             self._keep()

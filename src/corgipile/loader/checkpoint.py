@@ -58,7 +58,7 @@ class Part:
         Args:
             turns: Number of turns.
             each: Batches per turn.
-            lost: Skipped batches of each worker; each counts as done with the batch after it, or at the end.
+            lost: Skipped batches of each worker. Each is done with the next batch, or at the end of the epoch.
 
         Raises:
             BadArgument: Fewer batches are left.
@@ -133,8 +133,8 @@ def restore_part(
 ) -> tuple[int, int, Position | None]:
     """Return the epoch, the batches that a worker has done, and its position if the state has one.
 
-    States of earlier releases have no segments. ``identity`` has the values that must match; of the order, sizes in
-    rows are compared by segment. ``fitted`` is the order of ``mine``, the worker's segment.
+    States of earlier releases have no segments. ``identity`` has the values that must match; sizes of the order,
+    in rows, are compared by segment. ``fitted`` is the order of ``mine``, the worker's segment.
 
     Raises:
         StateMismatch: The state belongs to another table, order or setting.

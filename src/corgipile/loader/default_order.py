@@ -39,8 +39,8 @@ def chosen(
 
     ``"auto"`` becomes Riffle balanced by the label if the table has a `cheap` one, else plain Riffle. A batch mixes as
     many blocks as it has rows if the buffer holds them. If it does not, and neighbouring rows are similar beyond their
-    label, blocks are balanced by content, by the rule of PostgreSQL (`kernel/plan/alike.h`). ``"balanced"`` becomes
-    Riffle balanced by the label. Other orders are returned unchanged. The choice depends on table, memory and batch
+    label, blocks are balanced by content, by the rule of `kernel/plan/similarity.h`. ``"balanced"`` becomes Riffle
+    balanced by the label. Other orders are returned unchanged. The choice depends on table, memory and batch
     only, never on the machine: a seed gives the same visits everywhere, and states can move.
 
     Args:

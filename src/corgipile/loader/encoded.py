@@ -39,7 +39,7 @@ class ReadStrategy(NamedTuple):
     units: Units | None = None
     ahead: int = 0
 
-    def left(self, share: float) -> float:
+    def rows_budget(self, share: float) -> float:
         """Return the bytes of a budget that decoding leaves for rows."""
         room = max(0.0, share - self.decoding_bytes)
         return room - min(self.scanning_bytes, MAX_SCANNING * room)

@@ -132,7 +132,7 @@ class BatchGatherer:
     def _at_hand(self) -> bool:
         """Return whether another step is ready and all of this step's rows are gathered."""
         feeder, async_gather = self._feeder, self._async_gather
-        return async_gather is not None and async_gather.idle and (feeder.kept() or feeder.progress.ahead > 0)
+        return async_gather is not None and async_gather.idle and (feeder.all_in_memory() or feeder.progress.ahead > 0)
 
     def _wait(self) -> None:
         if self._async_gather:

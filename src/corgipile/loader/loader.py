@@ -232,7 +232,7 @@ class Loader(Rewindable):
     def _cut_group(self, group: Group, total: int) -> Iterator[Any]:
         """Cut a group into batches and keep the position after each."""
         self._position, self._delivered = group.places, 0
-        columns, skipped_rows = self._selection.made(group.columns, self._pool), self._left_out.rows
+        columns, skipped_rows = self._selection.finish(group.columns, self._pool), self._left_out.rows
         for batch in cut_without(skipped_rows, self._batches, self._cut, columns, group.rows, self._size):
             self._batches += 1
             self._delivered = min(self._delivered + self._size, group.rows)

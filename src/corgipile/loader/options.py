@@ -77,7 +77,7 @@ class ReadOptions:
 
     def order_of(self, table: Table, selection: Selection) -> Order:
         """Return the order that runs over a table, with its sizes as given."""
-        columns = selection.found(table) if self.sketch is None else None
+        columns = selection.columns_in(table) if self.sketch is None else None
         base = chosen(self.order, table, selection.label, self.batch_size or 0, columns, self.memory)
         order: Any = replace(base, ahead=self.prefetch)  # type: ignore[type-var]
         return order if self.global_batches is None else fixed(self.global_batches, order, self.batch_size)

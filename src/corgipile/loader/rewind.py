@@ -185,7 +185,7 @@ class Rewind:
         rows = _visited(part.order, part.blocks, key, done[worker] * size, size)
         return part.numbers(rows, self._table)
 
-    def named(self, worker: int, batch: int) -> str:
+    def describe_batch(self, worker: int, batch: int) -> str:
         """Return a message's description of a worker's batch: its step, rows and files."""
         step = int(self._parts(None)[-1].step(worker, np.array([batch]))[0])
         rows = self.rows_of(step).tolist()

@@ -85,8 +85,8 @@ def _surveyed(table: Table, features: Features, label: str | None, encode: Encod
     lists = any(item_of(kind) is not None for kind in kinds.values())
     if missing == "mean" or (missing != "error" and lists) or is_pair(schema, names[:2]):
         return names
-    said = encode if isinstance(encode, Mapping) else {}
-    return [name for name, kind in kinds.items() if name in said or not (is_number(kind) or item_of(kind) is not None)]
+    named = encode if isinstance(encode, Mapping) else {}
+    return [name for name, kind in kinds.items() if name in named or not (is_number(kind) or item_of(kind) is not None)]
 
 
 def _as_stored(table: Table, encoding: Encoding, given: Options, label: str) -> Selection:
@@ -105,13 +105,13 @@ def _as_stored(table: Table, encoding: Encoding, given: Options, label: str) -> 
 def _selection(table: Table, encoding: Encoding, given: Options, *, arrow: bool) -> Selection:
     if encoding.hashing is not None:
         raise BadArgument("hashed features are for linear models; a loader reads text as stored: give columns=")
-    sources, besides, label = encoding.columns, list(given.columns or ()), given.label
-    for name in besides:
+    sources, additional, label = encoding.columns, list(given.columns or ()), given.label
+    for name in additional:
         if name in sources or name == label:
             raise BadArgument(f"column {name!r} is a feature or the label already: leave it out of columns")
         if name in (FEATURES, LABEL):
             raise BadArgument(f"{name!r} is the batches' name of features or label: leave that column out of columns")
-    read = [*sources, *besides, *([] if label is None else [label])]
+    read = [*sources, *additional, *([] if label is None else [label])]
     found = widths_of(table, read, given.widths, given.memory)
     if [name[-2:] for name in sources] == ["_k", "_v"] and is_pair(table.schema, sources):
         if arrow:
@@ -130,6 +130,6 @@ def _selection(table: Table, encoding: Encoding, given: Options, *, arrow: bool)
     else:
         name, pack, casts = PACKED, {PACKED: sources}, {PACKED: np.dtype(given.dtype)}
     names[name] = FEATURES
-    wanted = [name, *besides, *([] if label is None else [label])]
+    wanted = [name, *additional, *([] if label is None else [label])]
     ends = np.cumsum(columns_of(table, wanted, casts, pack, found).fields[0].widths) if pack else np.zeros(0, int)
     return Selection(wanted, found, pack, casts, names, given.as_tuple, label, encoding, [int(end) for end in ends])

@@ -53,11 +53,11 @@ class Selection:
     sparse: int = 0
     dtype: str = "float32"
 
-    def found(self, table: Table) -> Columns:
+    def columns_in(self, table: Table) -> Columns:
         """Return the layout of the columns in a table."""
         return columns_of(table, self.columns, self.casts, self.pack, self.widths)
 
-    def made(self, columns: dict[str, Any], spare: ArrayPool | None = None) -> dict[str, Any]:
+    def finish(self, columns: dict[str, Any], spare: ArrayPool | None = None) -> dict[str, Any]:
         """Return columns under their names in batches, with labels in the type that learners take."""
         if not self.names and not self.sparse:
             return columns

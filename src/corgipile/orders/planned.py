@@ -63,9 +63,9 @@ class Planned(Sized):
         return fitted
 
     def fit_request(self, whole: bool) -> tuple[int, int, int, bool]:  # passed to the kernel by position
-        """Return blocks per step (0: any), whether they stay whole (-1: either), enough balanced blocks, ``spare``.
+        """Return blocks per step (0: any), whether blocks stay whole (-1: either), balanced blocks, and ``spare``.
 
-        The third is the number of balanced blocks that suffices, 0 for blocks in random order.
+        The third is the number of balanced blocks that suffices; 0 for blocks in random order.
         """
         return 1, int(whole), 0, False
 

@@ -116,18 +116,18 @@ def choose(
     default = chosen("auto", table, name, batch_size, columns_of(table), memory)
     plans = candidates([default, *_orders(name, batch_size)], setting)
     _check_memory(plans)
-    known, cached = probed(table, anew=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
+    known, cached = probed(table, fresh=probe, may=seconds > 0), stays_cached(table) and not is_remote(table)
     plans = add_predictions(run_trials(plans, setting), known, setting, cached=cached)
     return replace(_choose(plans, name, 1 + tolerance, estimate_shuffling(setting)), probe=known, cached=cached)
 
 
-def probed(table: Table, *, anew: bool | None = None, may: bool = True) -> Probe | None:
+def probed(table: Table, *, fresh: bool | None = None, may: bool = True) -> Probe | None:
     """Return the read rates of a table's device; see ``probe`` of `choose`. ``may``: measure unknown rates."""
-    place = None if anew is False else place_of(table)
+    place = None if fresh is False else place_of(table)
     if place is None:
         return None
-    probe = None if anew else recall(place)
-    if probe is None and (anew or (may and not is_remote(table))):
+    probe = None if fresh else recall(place)
+    if probe is None and (fresh or (may and not is_remote(table))):
         probe = measure_rates(table)
         if probe is not None:
             remember(probe)

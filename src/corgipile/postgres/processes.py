@@ -43,12 +43,12 @@ def alive(pid: int) -> bool:
     return True
 
 
-def taken(port: int) -> bool:
+def port_in_use(port: int) -> bool:
     """Return whether a port of localhost is in use.
 
     Example:
         >>> with socket.create_server(("127.0.0.1", 0)) as other:
-        ...     taken(other.getsockname()[1])
+        ...     port_in_use(other.getsockname()[1])
         True
     """
     with socket.socket() as trial:

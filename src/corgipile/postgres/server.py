@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from corgipile.errors import ServerError
 from corgipile.postgres.installation import Installation, install, sources
-from corgipile.postgres.processes import alive, capture, taken
+from corgipile.postgres.processes import alive, capture, port_in_use
 
 _UNNEEDED_FILES = shutil.ignore_patterns("pgxs", "bitcode", "llvmjit*", "*.a")
 _MAX_SOCKET_PATH = 100  # bytes
@@ -141,7 +141,7 @@ class Server:
         Raises:
             ServerError: The port is in use, or the server does not start.
         """
-        if port is not None and taken(port):
+        if port is not None and port_in_use(port):
             raise ServerError(f"port {port} is in use; give another")
         if self.version is None:
             self._create_data()

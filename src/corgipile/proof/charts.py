@@ -47,7 +47,7 @@ class Chart:
     """A chart in a box of ``width`` by ``height``, with its numbers as a table."""
 
     title: str
-    said: str  # text alternative
+    alternative: str  # text for screen readers
     drawing: Sequence[Markup]
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()

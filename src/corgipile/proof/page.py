@@ -146,10 +146,10 @@ def _section(section: Section, at: int) -> Markup:
 
 
 def _figure(chart: Chart, name: str) -> Markup:
-    said = (element("title", chart.title, id=f"{name}t"), element("desc", chart.said, id=f"{name}d"))
+    described = (element("title", chart.title, id=f"{name}t"), element("desc", chart.alternative, id=f"{name}d"))
     box = f"0 0 {chart.width} {chart.height}"
     drawn = element(
-        "svg", concatenate([*said, *chart.drawing]), viewBox=box, role="img", aria_labelledby=f"{name}t",
+        "svg", concatenate([*described, *chart.drawing]), viewBox=box, role="img", aria_labelledby=f"{name}t",
         aria_describedby=f"{name}d",
     )  # fmt: skip
     behind = element("details", element("summary", "Figures"), table(chart.title, chart.head, chart.rows))

@@ -74,7 +74,7 @@ def audit(
     for loader in loaders[1:]:
         watched.merge(_run(watched.like(), loader, epochs, on_epoch))
     if other_seed is not None:
-        watched.beside(_run(watched.like(), other_seed, epochs, on_epoch))
+        watched.add_other_seed(_run(watched.like(), other_seed, epochs, on_epoch))
     return watched.report()
 
 
@@ -179,7 +179,7 @@ class Audit:
             for watch, also in zip(watches, others, strict=True):
                 watch.merge(also)
 
-    def beside(self, other: Self) -> None:
+    def add_other_seed(self, other: Self) -> None:
         """Compare with a run of another seed, whose epochs should be independent of these."""
         self._others += [seen for seen, _ in other._closed if seen]
 

@@ -202,7 +202,7 @@ class KeyWatch:
         self._last = line[MAX_LAGS:][-MAX_LAGS:]
 
     def _add_sample(self, sums: Floats) -> None:
-        """Sample rows and sums of batches, spread over the epoch."""
+        """Sample the sums of batches, spread over the epoch."""
         self._sample = np.concatenate([self._sample, sums[-self.batches % self._sample_stride :: self._sample_stride]])
         while len(self._sample) > MAX_SAMPLED:
             self._halve()

@@ -213,9 +213,9 @@ class Options:
         elif option == "class_weights":
             self._set("class_weight", _weights_of(given), option)
         else:
-            self._say(option, given)
+            self._set_checked(option, given)
 
-    def _say(self, option: str, given: Any) -> None:
+    def _set_checked(self, option: str, given: Any) -> None:
         """Apply an option that is a number or a boolean."""
         name = "tolerance" if option == "min_rel_progress" else "intercept"  # reuse its checks
         value = self.given[option] = SETTINGS[name].checked(given, option)

@@ -49,6 +49,6 @@ class TrainingBar:
         if self._watch is not None:
             loss = "" if record.get("loss") is None else f": loss {record['loss']:.4g}"
             self._done += 1
-            self._watch.say(f"{self._done} of {self._epochs} epochs{loss}")
+            self._watch.note(f"{self._done} of {self._epochs} epochs{loss}")
             self._watch.rows(self._last)
             self._last = 0

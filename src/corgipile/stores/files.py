@@ -164,13 +164,13 @@ def system_of(path: RemotePath) -> tuple[Any, str]:
     name = ("fsspec", parts_of(path.full)[:2], id(path.system) if path.system is not None else 0)
     with requester.lock:
         if name not in requester.kept:
-            requester.kept[name] = _made(path)
+            requester.kept[name] = _open_system(path)
         system = requester.kept[name]
     full = path.full
     return system, system._strip_protocol(full.removeprefix("fsspec://"))  # noqa: SLF001 - fsspec has no public name for it
 
 
-def _made(path: RemotePath) -> Any:
+def _open_system(path: RemotePath) -> Any:
     try:
         import fsspec  # noqa: PLC0415 - optional
     except ImportError:

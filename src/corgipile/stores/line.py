@@ -55,7 +55,7 @@ class Times:
         """Return the seconds after which an answer of this many bytes is later than nearly all."""
         return max(0.01, self._late * (1 + nbytes / UNIT_BYTES))
 
-    def asked(self) -> None:
+    def count_request(self) -> None:
         """Count a request."""
         self._asked += 1
 

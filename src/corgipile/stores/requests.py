@@ -103,7 +103,7 @@ async def _hedged(line: Line, ask: Ask, start: int, stop: int) -> memoryview:
         while True:
             more = len(sent) < MAX_ATTEMPTS and (not sent or line.times.may_hedge())
             if more:
-                line.times.asked()
+                line.times.count_request()
                 sent.add(asyncio.ensure_future(_timed(line, ask, start, stop)))
             until = (
                 line.times.late(nbytes) * 2 ** (len(sent) - 1)

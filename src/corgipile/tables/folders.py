@@ -111,7 +111,7 @@ def _in_folder(folder: Path, format_name: str | None) -> list[SourceFile]:
     files = _one_format(below, format_name, str(folder), known)
     if not files:
         suffixes = ", ".join(suffix for kind in kinds.values() for suffix in kind.suffixes)
-        raise MissingFile(f"folder {folder} has no file ending in {suffixes}")
+        raise MissingFile(f"folder {folder} has no file ending in {suffixes}; give another folder")
     keys = cache(lambda parent: keys_of(parent / "any", folder))
     return [SourceFile(str(path), keys(path.parent)) for path in files]
 

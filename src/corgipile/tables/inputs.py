@@ -78,7 +78,7 @@ def _path_reads(path: Path, goal: Path) -> bool:
     if path.is_dir():
         return _folder_reads(path, goal)
     if path.exists():
-        return any(_same(name, goal) for name in (path, *_beside(path)))
+        return any(_same(name, goal) for name in (path, *_indices_of(path)))
     return glob.has_magic(str(path)) and _glob_reads(path, goal)
 
 
@@ -102,7 +102,7 @@ def _glob_reads(pattern: Path, goal: Path) -> bool:
     return (deep or len(pattern.parts) == len(goal.parts)) and fnmatch.fnmatchcase(str(goal), str(pattern))
 
 
-def _beside(path: Path) -> list[Path]:
+def _indices_of(path: Path) -> list[Path]:
     """Return the possible paths of a file's index."""
     return [path.with_name(stem + end) for stem in {path.name, path.stem} for end in (INDEX_SUFFIX, *TEXT_SUFFIXES)]
 

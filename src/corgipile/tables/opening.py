@@ -255,7 +255,7 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
     options = _options_for(path, name, options)
-    return formats()[name].open(path, **options, **({"said": True} if format_name == "csv" else {}))
+    return formats()[name].open(path, **options, **({"sure": True} if format_name == "csv" else {}))
 
 
 def _unpacked(parts: list[Any], spill: Spill) -> list[Any]:

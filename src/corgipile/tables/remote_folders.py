@@ -43,7 +43,7 @@ def remote_files_of(urls: Sequence[RemotePath], format_name: str | None = None) 
         UnknownFormat: Objects have several formats.
         BadArgument: Subfolders that are no partitions hold tables.
     """
-    paths = [url.beside(one) for url in urls for one in expand_braces(url.full)]
+    paths = [url.sibling(one) for url in urls for one in expand_braces(url.full)]
     single = [path for path in paths if _is_single(path)]
     opened = dict(zip(single, open_together(single, missing=True), strict=True))
     return [file for path in paths for file in _files_of(path, opened.get(path), format_name)]
@@ -69,7 +69,7 @@ def _files_of(path: RemotePath, file: File | MissingFile | None, format_name: st
     if parts_of(path).web and path.system is None:
         raise file
     try:
-        return _in_folder(path.beside(f"{path.full}/"), format_name)
+        return _in_folder(path.sibling(f"{path.full}/"), format_name)
     except MissingFile:
         raise file from None
 
@@ -106,7 +106,7 @@ def _matching(pattern: RemotePath, format_name: str | None) -> list[SourceFile]:
     pieces = parts.key.split("/")
     fixed = next(at for at, piece in enumerate(pieces) if GLOB.search(piece))
     root = "".join(f"{piece}/" for piece in pieces[:fixed])
-    folder = pattern.beside(f"{pattern.full.partition('://')[0]}://{_host(pattern)}/{root}")
+    folder = pattern.sibling(f"{pattern.full.partition('://')[0]}://{_host(pattern)}/{root}")
     wanted, hidden = _expression("/".join(pieces[fixed:])), any(piece[:1] in ("_", ".") for piece in pieces)
     objects = _objects_of(list_objects(folder), folder)
     found = [
@@ -118,7 +118,7 @@ def _matching(pattern: RemotePath, format_name: str | None) -> list[SourceFile]:
         inside = [one for one in objects if any(wanted.fullmatch(str(above)) for above in list(one.below.parents)[:-1])]
         tables = {next(str(up) for up in reversed(one.below.parents) if wanted.fullmatch(str(up))) for one in inside}
         if tables:
-            folders = [folder.beside(f"{folder.full}{name}/") for name in sorted(tables)]
+            folders = [folder.sibling(f"{folder.full}{name}/") for name in sorted(tables)]
             return [one for matched in folders for one in _in_folder(matched, format_name)]
         raise MissingFile(f"no object matches {str(pattern)!r}")
     refuse_logged_keys(str(folder), (str(one.below) for one in objects))
@@ -195,8 +195,8 @@ def _kind(folder: RemotePath, one: _Object) -> str | None:
         return named
     file = file_of(_path(folder, one))  # Hive and Presto write names without suffixes
     head = file.read(0, min(16, file.size))
-    told = (name for name, kind in formats().items() if kind.magic and head.startswith(kind.magic))
-    return next(told, None) or next((name for name, kind in formats().items() if kind.knows(head)), None)
+    matches = (name for name, kind in formats().items() if kind.magic and head.startswith(kind.magic))
+    return next(matches, None) or next((name for name, kind in formats().items() if kind.knows(head)), None)
 
 
 def _one_format(
@@ -215,7 +215,7 @@ def _one_format(
 
 
 def _path(folder: RemotePath, one: _Object) -> RemotePath:
-    return folder.beside(f"{folder.full.partition('://')[0]}://{_host(folder)}/{one.key}")
+    return folder.sibling(f"{folder.full.partition('://')[0]}://{_host(folder)}/{one.key}")
 
 
 def _with_keys(folder: RemotePath, objects: list[_Object], root: str) -> list[SourceFile]:

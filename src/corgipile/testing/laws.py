@@ -19,7 +19,7 @@ def holds(law: Any, *, otherwise: str) -> None:
         raise LawBroken(otherwise)
 
 
-def refuses(call: Any, error: type[Exception], says: str) -> None:
+def refuses(call: Any, error: type[Exception], message: str) -> None:
     """Raise LawBroken unless a call fails with this error and a message that contains some text.
 
     Example:
@@ -28,6 +28,6 @@ def refuses(call: Any, error: type[Exception], says: str) -> None:
     try:
         call()
     except error as reason:
-        holds(says in str(reason), otherwise=f"the error must contain {says!r}, got {str(reason)!r}")
+        holds(message in str(reason), otherwise=f"the error must contain {message!r}, got {str(reason)!r}")
     else:
-        raise LawBroken(f"a call must raise {error.__name__} ({says}), but succeeded")
+        raise LawBroken(f"a call must raise {error.__name__} ({message}), but succeeded")

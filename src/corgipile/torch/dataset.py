@@ -229,7 +229,7 @@ class CorgiPileDataset(IterableDataset[Any]):
         settings, own = self._settings, type(self).__iter__ is not CorgiPileDataset.__iter__
         if (obstacle := f"{type(self).__name__} overrides __iter__" if own else obstacle_of(settings)) is not None:
             raise BadArgument(f"device_memory must be 0 here: {obstacle}")
-        table, sources = self.table, settings.selection.found(self.table).sources
+        table, sources = self.table, settings.selection.columns_in(self.table).sources
         if table.units(sources) is not None:
             balance = [name for name in table.schema.names if name == settings.order.sketch_column]
             table = Unpacked(table, [*sources, *balance], self.memory)

@@ -58,7 +58,7 @@ def _is_tensor_type(dtype: np.dtype[Any]) -> bool:
 
 def obstacle_of(settings: Settings) -> str | None:
     """Return why a dataset's batches cannot be gathered on a device, None if they can."""
-    table, columns = settings.table, settings.selection.found(settings.table)
+    table, columns = settings.table, settings.selection.columns_in(settings.table)
     if settings.reading.batch_size is None:
         return "the dataset yields rows; give it batch_size="
     if settings.transform is not None:
@@ -122,7 +122,7 @@ class DeviceBuffer:
         self._work: Any = None  # the training loop's stream when the iteration began
         self._here = True  # whether it is the current one
         self._dropped = np.uint32(feeder.slots)  # the slot of unwanted rows
-        made = selection.made({of.name: np.empty((0, *of.shape), of.dtype) for of in self._fields})
+        made = selection.finish({of.name: np.empty((0, *of.shape), of.dtype) for of in self._fields})
         stored = {of.name: torch_type(of.dtype) for of in self._fields}
         types = {name: (kind, torch_type(made[selection.names.get(name, name)].dtype)) for name, kind in stored.items()}
         # Columns that are moved, or stored, in another type than that of batches.
@@ -249,7 +249,7 @@ class DeviceBuffer:
             staging.copied.synchronize()
         if staging.suspect:
             kept = np.flatnonzero(piece.into >= 0)
-            self._selection.made({name: values.numpy()[kept] for name, values in staging.host.items()})
+            self._selection.finish({name: values.numpy()[kept] for name, values in staging.host.items()})
 
     @property
     def progress(self) -> Progress:

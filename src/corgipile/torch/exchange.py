@@ -116,7 +116,7 @@ class PartialExchange:
 
     def _agree(self) -> list[list[int]]:
         """Return the settings of all ranks, which must agree."""
-        part, header = self._part, self._part.said
+        part, header = self._part, self._part.header
         if (header["rank"], header["world"]) != (self._peers.rank, self._peers.world):
             raise BadArgument(
                 f"{part.folder} is the part of rank {header['rank']} of {header['world']}; this is rank "
@@ -195,7 +195,7 @@ class PartialExchange:
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch and the settings that determine later ones: for JSON, the same on every rank."""
         return {
-            "version": VERSION, "of": self._part.said["of"], "fraction": self._fraction, "seed": self._seed,
+            "version": VERSION, "of": self._part.header["of"], "fraction": self._fraction, "seed": self._seed,
             "epoch": self.epoch,
         }  # fmt: skip
 

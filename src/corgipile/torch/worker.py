@@ -70,11 +70,11 @@ class Settings:
 
     def fitted(self, table: Table, workers: int) -> Fitted:
         """Fit the order to a table, for one of ``workers`` workers."""
-        return fit(table, self.order, self.reading.memory, self.selection.found(table), workers)
+        return fit(table, self.order, self.reading.memory, self.selection.columns_in(table), workers)
 
     def content(self, *, unpacked: bool = False) -> Content:
         """Return the reader of blocks' content vectors."""
-        sources, label = self.selection.found(self.table).sources, self.selection.label
+        sources, label = self.selection.columns_in(self.table).sources, self.selection.label
         return Content(tuple(sources), LABEL if label is None else label, self.reading.sketch, unpacked)
 
     def part(self, epoch: int, segments: Sequence[EpochSegment], world: int, workers: int) -> Part:
@@ -214,7 +214,7 @@ class WorkerIteration:
             if (transformed := cast("Any", self._settings.transform)(result)) is None:
                 raise ValueError("it returned None; return the batch to yield")  # noqa: TRY301 - as what it raises
         except Exception as error:
-            named = self._settings.rewind(self._part, self._rank).named(self._worker, number)
+            named = self._settings.rewind(self._part, self._rank).describe_batch(self._worker, number)
             raise FetchFailed(f"transform failed on {named}: {type(error).__name__}: {error}") from error
         return transformed
 

@@ -54,7 +54,7 @@ class Numbered(Goal):
         return self._path.parent.resolve()
 
     @property
-    def _beside(self) -> Path:
+    def _scratch_parent(self) -> Path:
         return self._folder  # on the same disk, and writable
 
     @property
@@ -83,7 +83,7 @@ class Numbered(Goal):
     @contextlib.contextmanager
     def paths(self, found: list[Any]) -> Iterator[Iterator[Path]]:
         """Yield temporary names; see `Goal`."""
-        with writing(self._folder), scratch.folder(self._beside, self._folder.name or "parts") as room:
+        with writing(self._folder), scratch.folder(self._scratch_parent, self._folder.name or "parts") as room:
             made = room / "made"
             made.mkdir()  # with the user's default rights, unlike the scratch folder
             yield (made / numbered_name(self._names, number) for number in range(10**9))
@@ -119,7 +119,7 @@ class Folder(Numbered):
         return self._path.resolve()
 
     @property
-    def _beside(self) -> Path:
+    def _scratch_parent(self) -> Path:
         return self._folder.parent
 
     @property

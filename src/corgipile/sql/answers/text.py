@@ -41,14 +41,14 @@ class TextAnswers(Answers):
         """Write a result."""
         if result.schema is None:
             many = "" if result.count < 0 else f" ({_rows(result.count)})"
-            self._say(f"done{many}")
+            self._print_note(f"done{many}")
         elif len(result.schema) and result.schema.names[-1] in _VERBATIM:
             self._lines(result)
         else:
             self._table(result, result.schema)
         self._out.flush()
 
-    def _say(self, text: str, *, always: bool = False) -> None:
+    def _print_note(self, text: str, *, always: bool = False) -> None:
         if always or not self._quiet:
             self._out.write(f"{text}\n")
 
@@ -64,9 +64,9 @@ class TextAnswers(Answers):
             drawn = draw(rows, self._wide())
             self._out.writelines(f"{line}\n" for line in drawn.lines)
             seen, more, left_out = seen + len(rows), left, drawn.left_out
-        self._say(f"({_shown(seen, more, batches)})", always=more > 0)
+        self._print_note(f"({_shown(seen, more, batches)})", always=more > 0)
         if left_out:
-            self._say(f"(no room for {', '.join(left_out)})", always=True)
+            self._print_note(f"(no room for {', '.join(left_out)})", always=True)
 
 
 def _tables(schema: pa.Schema, batches: Iterator[pa.RecordBatch], most: int) -> Iterator[tuple[pa.Table, int]]:

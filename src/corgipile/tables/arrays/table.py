@@ -226,8 +226,7 @@ class ArraysTable(Checked):
     def _batch(self, starts: IntArray, stops: IntArray, names: list[str]) -> pa.RecordBatch:
         if not (spilled := self._spilled_columns(list(dict.fromkeys(names)))):
             return self._decode(starts, stops, names)
-        aside = set(spilled)
-        direct = [name for name in names if name not in aside]
+        direct = [name for name in names if name not in set(spilled)]
         found = dict(zip(direct, self._decode(starts, stops, direct).columns, strict=True))
         rows = np.concatenate([np.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
         for name in spilled:

@@ -49,12 +49,12 @@ class Manifest(NamedTuple):
     """The units of an epoch.
 
     Attributes:
-        said: The JSON fields: rank, world, rows of a unit, schema, epoch...
+        header: The JSON fields: rank, world, rows of a unit, schema, epoch...
         live: int64[units], the place of each unit.
         sums: uint32[units + 1], the CRC-32C of each unit, then of the remaining rows.
     """
 
-    said: dict[str, Any]
+    header: dict[str, Any]
     live: IntArray
     sums: npt.NDArray[np.uint32]
 
@@ -68,41 +68,41 @@ class Manifest(NamedTuple):
         """
         path = folder / name
         try:
-            said: dict[str, Any] = parse_json(path.read_text(), str(path), ValueError)
-            if said["version"] != VERSION:
-                raise StateMismatch(f"{path} must have version {VERSION}, got {said['version']}")
-            raw, units = within(folder, said["live"], path).read_bytes(), int(said["units"])
-            if said.pop("crc") != crc_of(said, raw) or len(raw) != 12 * units + 4:
-                raise CorruptFile(f"{path} or {said['live']} in its folder is damaged: their checksum differs")
+            header: dict[str, Any] = parse_json(path.read_text(), str(path), ValueError)
+            if header["version"] != VERSION:
+                raise StateMismatch(f"{path} must have version {VERSION}, got {header['version']}")
+            raw, units = within(folder, header["live"], path).read_bytes(), int(header["units"])
+            if header.pop("crc") != crc_of(header, raw) or len(raw) != 12 * units + 4:
+                raise CorruptFile(f"{path} or {header['live']} in its folder is damaged: their checksum differs")
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, StateMismatch | CorruptFile):
                 raise
             raise CorruptFile(f"{path} is damaged: {error!r}") from None
         live = np.frombuffer(raw, "<i8", units).astype(np.int64)
-        return cls(said, live, np.frombuffer(raw, "<u4", offset=8 * units).astype(np.uint32))
+        return cls(header, live, np.frombuffer(raw, "<u4", offset=8 * units).astype(np.uint32))
 
     @property
     def schema(self) -> pa.Schema:
         """Return the schema of a row."""
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.said["schema"])))
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.header["schema"])))
 
     def table(self, folder: Path) -> Table:
         """Return the rows: units in the order of places, then the remaining rows."""
-        said, places = self.said, np.sort(self.live)
-        name = digest(f"{said['of']} {said['epoch']}")
-        if said["in_place"]:
-            return SlotTable(SlotPlaces(self.schema, said["unit"], said["rest"]), folder, places, name)
-        return UnitTable(self.schema, str(folder), places, said["unit"], said["rest"], name)
+        header, places = self.header, np.sort(self.live)
+        name = digest(f"{header['of']} {header['epoch']}")
+        if header["in_place"]:
+            return SlotTable(SlotPlaces(self.schema, header["unit"], header["rest"]), folder, places, name)
+        return UnitTable(self.schema, str(folder), places, header["unit"], header["rest"], name)
 
 
-def crc_of(said: dict[str, Any], raw: bytes) -> int:
+def crc_of(header: dict[str, Any], raw: bytes) -> int:
     """Return the checksum of a manifest's fields and of the raw places and checksums.
 
     Example:
         >>> crc_of({}, b"")
         2745614147
     """
-    return zlib.crc32(json.dumps(said).encode(), zlib.crc32(raw))
+    return zlib.crc32(json.dumps(header).encode(), zlib.crc32(raw))
 
 
 def is_part(folder: Path) -> bool:

@@ -215,8 +215,8 @@ def _column(stored: Stored, function: str, scores: npt.NDArray[Any], valid: npt.
     mask = None if valid is None else ~valid
     labels = stored.model.params.get("labels")
     if function in CLASS_FUNCTIONS and (labels is None) == (function == "predict_labels"):
-        how = "one label a row; use predict" if labels is None else "several labels a row; use predict_labels"
-        raise BadArgument(f"model {stored.name!r} has {how}")
+        how = "no multi-label model; use predict" if labels is None else "a multi-label model; use predict_labels"
+        raise BadArgument(f"model {stored.name!r} is {how}")
     what = "predict" if function.startswith("predict_label") else function
     result = stored.model.finish(scores, cast("What", what))
     if labels is not None and function == "predict_labels":

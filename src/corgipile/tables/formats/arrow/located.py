@@ -56,10 +56,10 @@ def lay_out(
     widths = np.array([kind[0].itemsize * math.prod(kind[1]) if kind else 0 for kind in kinds])
     begins, files = begins + file.base, np.zeros(len(begins), np.int32)
     offsets = found[..., 0] + begins
-    apart = (offsets[:, :-1] + np.diff(starts[:-1]) * widths[:, None] != offsets[:, 1:]).all(axis=1).tolist()
+    scattered = (offsets[:, :-1] + np.diff(starts[:-1]) * widths[:, None] != offsets[:, 1:]).all(axis=1).tolist()
     columns = {}
-    for field, kind, alone, own, parts in zip(fields, kinds, apart, offsets, found, strict=True):
-        if kind is not None and alone:  # most columns of a file share these arrays
+    for field, kind, single, own, parts in zip(fields, kinds, scattered, offsets, found, strict=True):
+        if kind is not None and single:  # most columns of a file share these arrays
             columns[field.name] = ColumnLayout(*kind, starts, files, own)
         else:
             columns[field.name] = _column(field.type, parts, begins, starts)

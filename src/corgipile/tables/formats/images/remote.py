@@ -95,7 +95,7 @@ class RemoteImageFolder(ImageFolder):
         def fetch(row: int) -> npt.NDArray[np.uint8]:
             one = self._objects[row]
             scheme, _, rest = self._folder.path.full.partition("://")
-            url = self._folder.path.beside(f"{scheme}://{rest.partition('/')[0]}/{one.key}")
+            url = self._folder.path.sibling(f"{scheme}://{rest.partition('/')[0]}/{one.key}")
             return listed_ranges(url, one).whole(0, one.size) if one.size else np.empty(0, np.uint8)
 
         if len(rows) < 2:

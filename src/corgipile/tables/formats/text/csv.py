@@ -47,7 +47,7 @@ class CsvTable(TextTable):
         header: Whether the first line has names; ``"auto"``: unless all its fields are numbers.
         delimiter: Field delimiter; None: the first of tab, comma, semicolon and space in the first line.
         types: Arrow types, or their names (``"float32"``), by column; the others are inferred.
-        said: Whether the caller requested CSV, which then may have one column.
+        sure: Whether the caller requested CSV, which then may have one column.
 
     Raises:
         UnknownFormat: The file may not be CSV.
@@ -69,7 +69,7 @@ class CsvTable(TextTable):
         header: bool | Literal["auto"] = "auto",
         delimiter: str | None = None,
         types: Types | None = None,
-        said: bool = False,
+        sure: bool = False,
     ) -> None:
         if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n\0'):
             raise BadArgument(
@@ -82,7 +82,7 @@ class CsvTable(TextTable):
         if b"\0" in head:
             raise UnknownFormat(f"{file.path} has zero bytes, which UTF-8 text must not have; convert UTF-16 to UTF-8")
         whole = len(head) == file.size
-        self._mark, self._header = csv_columns(file.path, head, header, whole=whole, mark=delimiter, said=said)
+        self._mark, self._header = csv_columns(file.path, head, header, whole=whole, mark=delimiter, sure=sure)
         lines = Lines(file, self._mark, int(self._header))
         self._names = _names(file, lines.top(), self._mark, header=self._header)
         check_names(pa.schema([(name, pa.null()) for name in self._names]), file.path)
@@ -128,7 +128,7 @@ class CsvTable(TextTable):
 
     def _look(self, text: memoryview, rows: int) -> pa.RecordBatch:
         batch = self._read(text, {}, self._names)
-        kinds = exact(batch, lambda name, kind: self._read(text, {name: kind}, [name]), self.said)
+        kinds = exact(batch, lambda name, kind: self._read(text, {name: kind}, [name]), self.declared)
         return self._read(text, kinds, self._names) if kinds else batch
 
     def _read(self, text: memoryview, types: Mapping[str, pa.DataType], names: Sequence[str]) -> pa.RecordBatch:

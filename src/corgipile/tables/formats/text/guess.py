@@ -62,7 +62,7 @@ def text_kind(head: bytes) -> Literal["svmlight", "json", "markup", "columns"] |
 
 
 def csv_columns(
-    path: str, head: bytes, header: bool | Literal["auto"], *, whole: bool, mark: str | None = None, said: bool = False
+    path: str, head: bytes, header: bool | Literal["auto"], *, whole: bool, mark: str | None = None, sure: bool = False
 ) -> Columns:
     """Return the delimiter and whether there is a header.
 
@@ -72,7 +72,7 @@ def csv_columns(
         header: Whether the first line has names, or ``"auto"``.
         whole: Whether ``head`` is all of the file.
         mark: The delimiter, if known; else the first of tab, comma, semicolon and space in line 1.
-        said: Whether the caller requested CSV, which then may have one column.
+        sure: Whether the caller requested CSV, which then may have one column.
 
     Raises:
         UnknownFormat: The file may not be CSV.
@@ -90,7 +90,7 @@ def csv_columns(
     if re.fullmatch("sep=.", lines[0]):
         raise UnknownFormat(f"{path} begins with {lines[0]!r}, as Excel writes; remove that line with `tail -n +2`")
     explicit, mark = mark is not None, mark or next((mark for mark in DELIMITERS if mark in lines[0].strip(" ")), "")
-    if said and mark == " " and not all(is_number(word) for line in lines[1:] for word in line.split()):
+    if sure and mark == " " and not all(is_number(word) for line in lines[1:] for word in line.split()):
         mark = ""  # one column of words
     if not explicit and "|" in lines[0] and mark in ("", " "):
         raise UnknownFormat(
@@ -101,7 +101,7 @@ def csv_columns(
         rows.pop()  # the sample may end within quotes
     _check_fields(path, rows, mark)
     names = _has_names(path, rows) if header == "auto" else header
-    if not (explicit or said) and not _is_surely_csv(rows[names:], mark, named=is_csv_name(path)):
+    if not (explicit or sure) and not _is_surely_csv(rows[names:], mark, named=is_csv_name(path)):
         raise UnknownFormat(
             f"{path} may not be CSV text: it begins with {lines[0][:40]!r}{_HINT}, and name it .csv; "
             "or pass format='csv' to open it as one column"

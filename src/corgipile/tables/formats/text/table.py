@@ -52,7 +52,7 @@ class TextTable(Checked):
         return self._lines.file.path
 
     @property
-    def said(self) -> frozenset[str]:
+    def declared(self) -> frozenset[str]:
         """Return the columns whose types the caller set."""
         return frozenset(self._types or ())
 

@@ -82,7 +82,7 @@ def known(kind: pa.DataType) -> pa.DataType:
 
 
 def exact(
-    rows: pa.RecordBatch, read: Callable[[str, pa.DataType], pa.RecordBatch], said: Container[str] = ()
+    rows: pa.RecordBatch, read: Callable[[str, pa.DataType], pa.RecordBatch], declared: Container[str] = ()
 ) -> dict[str, pa.DataType]:
     """Return exact types for the integer columns that pyarrow rounded to double.
 
@@ -90,14 +90,14 @@ def exact(
         rows: Rows with the types that pyarrow infers: double for integers beyond int64, binary for text that is not
             UTF-8.
         read: Reads a column of the same rows as another type.
-        said: Columns whose types the caller set.
+        declared: Columns whose types the caller set.
 
     Raises:
         ParseError: A column is not UTF-8.
     """
     found: dict[str, pa.DataType] = {}
     for field in rows.schema:
-        if pa.types.is_binary(field.type) and field.name not in said:
+        if pa.types.is_binary(field.type) and field.name not in declared:
             texts = rows.column(field.name).drop_null().to_pylist()
             cell = next(text for text in texts if "\ufffd" in text.decode("utf-8", "replace"))
             raise ParseError(not_utf8(field.name, f"{cell[:40]!r}"))

@@ -158,7 +158,7 @@ def _find_text_index(file: File) -> PathLike | File | None:
     folder, _, last = file.path.full.rpartition("/")
     if last != path.name:  # a signed URL is valid for this object only
         return None
-    candidates = [file.path.beside(f"{folder}/{name}") for name in names]
+    candidates = [file.path.sibling(f"{folder}/{name}") for name in names]
     with ThreadPoolExecutor(len(candidates)) as pool:
         return next((index for index in pool.map(_open_text_index, candidates) if index is not None), None)
 

@@ -1,4 +1,4 @@
-/* Binds the selection of rows by bits: kernel/io/picks.h. */
+/* Binds the selection of rows by bits: kernel/io/row_mask.h. */
 #include "objects.h"
 
 /* Return whether ranks match the bits, and all selected rows lie in the columns. */
@@ -75,7 +75,7 @@ static PyObject *bits_rank(PyObject *Py_UNUSED(self), PyObject *args)
     return bits_map(args, 0);
 }
 
-PyMethodDef cp_picks_methods[] = {
+PyMethodDef cp_row_mask_methods[] = {
     {"bits_rank", bits_rank, METH_VARARGS, "Count the picks before rows."},
     {"bits_select", bits_select, METH_VARARGS, "Return the rows of picks."},
     {"reader_pick", reader_pick, METH_VARARGS, "Select rows of the columns."},

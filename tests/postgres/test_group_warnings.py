@@ -1,4 +1,4 @@
-"""Which models by group are said to have learnt nothing."""
+"""Warnings about group models that learnt nothing."""
 
 
 def test_groups_whose_models_are_worse_than_the_mean_are_told(server):

@@ -1,4 +1,4 @@
-/* Gathers rows aside: asked for in bursts, waited for in any order, let go of at once, without a thread, and after a fork. */
+/* Tests asynchronous gathering: bursts of requests, waits in any order, early release, no thread, and a fork. */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -19,23 +19,23 @@ typedef struct {
     cp_copy copy;
     char to[ROWS * BYTES];
     int32_t index[ROWS];
-} asked;
+} request;
 
 static char rows[SLOTS * BYTES];
 static uint32_t drawn = 1;
 
 static uint32_t draw(uint32_t below) { return (drawn = drawn * 1664525u + 1013904223u) / 65536 % below; }
 
-static void ask(cp_async_gather *aside, asked *one)
+static void submit(cp_async_gather *gather, request *one)
 {
     int64_t count = draw(ROWS + 1);
     for (int64_t i = 0; i < count; i++)
         one->index[i] = (int32_t)draw(SLOTS);
     one->copy = (cp_copy){one->to, rows, one->index, BYTES, count, NULL};
-    cp_async_gather_request(aside, &one->copy);
+    cp_async_gather_request(gather, &one->copy);
 }
 
-static int right(const asked *one)
+static int right(const request *one)
 {
     for (int64_t i = 0; i < one->copy.count; i++)
         if (memcmp(one->to + i * BYTES, rows + one->index[i] * BYTES, BYTES))
@@ -46,55 +46,55 @@ static int right(const asked *one)
 /* Ask in bursts; check each copy once it is waited for. */
 static int bursts(int at_once)
 {
-    cp_async_gather aside;
-    cp_async_gather_init(&aside);
+    cp_async_gather gather;
+    cp_async_gather_init(&gather);
     for (int burst = 0; burst < BURSTS; burst++) {
-        asked *all = malloc(sizeof(asked) * MOST);
-        int64_t count = 1 + draw(MOST), before = aside.requested;
+        request *all = malloc(sizeof(request) * MOST);
+        int64_t count = 1 + draw(MOST), before = gather.requested;
         for (int64_t i = 0; i < count; i++) {
-            ask(&aside, all + i);
-            if (draw(3) == 0 && (cp_async_gather_wait(&aside, before + i + 1) < before + i + 1 || !right(all + i)))
+            submit(&gather, all + i);
+            if (draw(3) == 0 && (cp_async_gather_wait(&gather, before + i + 1) < before + i + 1 || !right(all + i)))
                 return 1;
         }
         int64_t some = 1 + draw((uint32_t)count);
-        cp_async_gather_wait(&aside, before + some);
+        cp_async_gather_wait(&gather, before + some);
         for (int64_t i = 0; i < some; i++)
             if (!right(all + i))
                 return 2;
-        if (cp_async_gather_wait(&aside, aside.requested) != aside.requested ||
-            cp_async_gather_wait(&aside, 0) != aside.requested)
+        if (cp_async_gather_wait(&gather, gather.requested) != gather.requested ||
+            cp_async_gather_wait(&gather, 0) != gather.requested)
             return 3;
         free(all);
     }
-    asked last;
+    request last;
     if (at_once)
-        ask(&aside, &last);
-    cp_async_gather_free(&aside);
+        submit(&gather, &last);
+    cp_async_gather_free(&gather);
     return 0;
 }
 
-/* A child has no thread: it makes what its parent asked for, and what it asks for itself. */
+/* A forked child has no thread: it completes its parent's requests and its own. */
 static int forked(void)
 {
-    static asked all[MOST + 1];
-    cp_async_gather aside;
+    static request all[MOST + 1];
+    cp_async_gather gather;
     int status = 0;
-    cp_async_gather_init(&aside);
+    cp_async_gather_init(&gather);
     for (int i = 0; i < MOST; i++)
-        ask(&aside, all + i);
+        submit(&gather, all + i);
     pid_t child = fork();
     if (child == 0) {
-        int64_t made = cp_async_gather_wait(&aside, MOST);
-        ask(&aside, all + MOST);
+        int64_t made = cp_async_gather_wait(&gather, MOST);
+        submit(&gather, all + MOST);
         int good = made + 1 >= MOST && right(all + MOST); /* one may have been made as the process was forked */
         for (int i = 0; i < MOST; i++)
             good = good && right(all + i);
-        cp_async_gather_free(&aside);
+        cp_async_gather_free(&gather);
         _exit(!good);
     }
     waitpid(child, &status, 0);
-    cp_async_gather_wait(&aside, MOST);
-    cp_async_gather_free(&aside);
+    cp_async_gather_wait(&gather, MOST);
+    cp_async_gather_free(&gather);
     return status;
 }
 
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
             }
     refused = 0;
     if (argc == 1 && forked()) {
-        fprintf(stderr, "a child has not what its parent asked for\n");
+        fprintf(stderr, "a child lacks what its parent requested\n");
         return 1;
     }
     return 0;

@@ -1,4 +1,4 @@
-"""A regression on noisy labels settles at default learning rates."""
+"""Default learning rates of a regression on noisy labels are lowered at a plateau."""
 
 import numpy as np
 import pyarrow as pa

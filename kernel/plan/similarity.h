@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdint.h>
 
-enum { CP_ALIKE_BATCH = 256, CP_ALIKE_SIGMAS = 3 }; /* fewest rows per batch, since small steps add up; standard errors
-                                             * subtracted */
-#define CP_ALIKE_DEFF 1.1 /* largest deff that may be left to chance */
+/* Fewest rows per batch, since small steps add up; standard errors subtracted. */
+enum { CP_SIMILARITY_BATCH = 256, CP_SIMILARITY_SIGMAS = 3 };
+#define CP_SIMILARITY_DEFF 1.1 /* largest deff that may be left to chance */
 
 /* Subtract from a column, every `width`-th number, its projection onto a centred one. */
 static inline void cp_remove_projection(double *column, const double *direction, int64_t count, int64_t width)
@@ -41,8 +41,8 @@ static inline double cp_centre(double *column, int64_t count, int64_t width)
     return squares;
 }
 
-/* Return the share of a centred column's variance that lies between spots, less CP_ALIKE_SIGMAS standard errors; at
- * least 0. */
+/* Return the share of a centred column's variance between spots, less CP_SIMILARITY_SIGMAS standard errors; at least
+ * 0. */
 static inline double cp_intraclass_share(const double *column, int64_t spots, int64_t each, int64_t width)
 {
     double between = 0, all = 0, n = (double)each, s = (double)spots;
@@ -60,12 +60,12 @@ static inline double cp_intraclass_share(const double *column, int64_t spots, in
         return 0;
     double share = (between - within) / (between + (n - 1) * within);
     double error = (1 - share) * (1 + (n - 1) * share) * sqrt(2 / (n * (n - 1) * (s - 1)));
-    return share > CP_ALIKE_SIGMAS * error ? share - CP_ALIKE_SIGMAS * error : 0;
+    return share > CP_SIMILARITY_SIGMAS * error ? share - CP_SIMILARITY_SIGMAS * error : 0;
 }
 
 /* Return the largest intraclass share of the variance over the features, beyond what the extras explain; 0 if it cannot
  * be measured. rows[spots * each][features + extras] are overwritten. */
-static inline double cp_alike(double *rows, int64_t spots, int64_t each, int64_t features, int64_t extras)
+static inline double cp_similarity(double *rows, int64_t spots, int64_t each, int64_t features, int64_t extras)
 {
     int64_t width = features + extras, count = spots * each;
     double most = 0;
@@ -89,10 +89,9 @@ static inline double cp_alike(double *rows, int64_t spots, int64_t each, int64_t
 }
 
 /* Return whether blocks should be balanced by their content instead of the label: if `dealt` blocks are dealt at a
- * time, a batch has several rows of each, which are `alike`. Measuring is worth its cost if this holds for an alikeness
- * of 1. */
-static inline int cp_wants_content(double alike, int64_t blocks, int64_t dealt, int64_t batch)
+ * time, a batch has several similar rows of each. Measuring is worth its cost if this holds for a similarity of 1. */
+static inline int cp_wants_content(double similarity, int64_t blocks, int64_t dealt, int64_t batch)
 {
-    double rows = (double)(batch > CP_ALIKE_BATCH ? batch : CP_ALIKE_BATCH) / (double)(dealt > 1 ? dealt : 1);
-    return blocks > dealt && rows > 1 && 1 + alike * (rows - 1) > CP_ALIKE_DEFF;
+    double rows = (double)(batch > CP_SIMILARITY_BATCH ? batch : CP_SIMILARITY_BATCH) / (double)(dealt > 1 ? dealt : 1);
+    return blocks > dealt && rows > 1 && 1 + similarity * (rows - 1) > CP_SIMILARITY_DEFF;
 }

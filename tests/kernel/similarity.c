@@ -1,5 +1,5 @@
-/* Tells what neighbours have in common in each case of a file: a millionth of the variance each. */
-#include "plan/alike.h"
+/* Prints the similarity of neighbouring rows of each case in a file, in millionths. */
+#include "plan/similarity.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ int main(int argc, char **argv)
         double *rows = malloc(length - 32);
         if (fread(rows, 1, length - 32, file) != length - 32)
             return 1;
-        printf("%ld\n", lrint(1e6 * cp_alike(rows, head[0], head[1], head[2], head[3])));
+        printf("%ld\n", lrint(1e6 * cp_similarity(rows, head[0], head[1], head[2], head[3])));
         free(rows);
     }
     return 0;

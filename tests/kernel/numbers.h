@@ -1,6 +1,6 @@
-/* Numbers as if at random, their bytes in either width, and a hash of what was made of them. */
-#ifndef MADE_H
-#define MADE_H
+/* Pseudo-random numbers, their bytes as float or double, and a hash of results. */
+#ifndef NUMBERS_H
+#define NUMBERS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""Models that learn from the same rows at once are those that learn alone, to the bit, whatever befalls the others."""
+"""Models trained together have the bits of models trained alone, whatever happens to the others."""
 
 import numpy as np
 import pytest
