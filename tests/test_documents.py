@@ -114,6 +114,8 @@ import os
 for page, code in PAGES.items():
     os.makedirs(page)
     os.chdir(page)
+    if (name := code.partition("\\n")[0].removeprefix("# ")).endswith(".py"):
+        open(name, "w").write(code)
     exec(compile(code, page, "exec"), {"__name__": "__main__"})
     os.chdir(HERE)
 """

@@ -30,6 +30,7 @@ WANTED = (
     "src/corgipile/_kernel/bind_sgd.c",
     "src/corgipile/py.typed",
     "src/corgipile_command.py",
+    "src/corgipile_pytest.py",
     "tests/conftest.py",
     "tests/test_packaging.py",
 )

@@ -18,7 +18,7 @@ from corgipile.outputs import writing
 
 COMMANDS = (  # each in a module of that name
     *("sql", "train", "search", "predict", "evaluate", "summary", "compare", "convert", "reshuffle"),
-    *("plan", "info", "inspect", "index", "locate", "simulate", "partition", "repartition", "pg"),
+    *("plan", "audit", "info", "inspect", "index", "locate", "simulate", "partition", "repartition", "pg"),
 )
 SYNONYMS = {  # names that users of other tools try
     **dict.fromkeys(("eval", "test", "score", "measure", "metrics", "validate"), "evaluate"),
@@ -34,7 +34,7 @@ SYNONYMS = {  # names that users of other tools try
 }
 # Old names, accepted until the next release.
 RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
-WITHOUT_OPENING = ("sql", "index", "simulate", "repartition")  # these take no options for opening tables
+WITHOUT_OPENING = ("sql", "audit", "index", "simulate", "repartition")  # these take no options for opening tables
 
 
 class Commands(TyperGroup):

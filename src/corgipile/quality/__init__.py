@@ -6,6 +6,8 @@ from corgipile.quality.blocks import h_d
 from corgipile.quality.coverage import Coverage, coverage
 from corgipile.quality.faults import Fault
 from corgipile.quality.keyed import Spread
+from corgipile.quality.loader_audit import AuditPlan, audit_loader
+from corgipile.quality.loader_report import Check, LoaderAudit
 from corgipile.quality.report import Report, measure
 from corgipile.quality.sampled_blocks import HD, h_d_of_columns, h_d_of_gradients, h_d_of_samples
 from corgipile.quality.spread import deff, expected_deff_corgipile, prefix_discrepancy
@@ -13,13 +15,17 @@ from corgipile.quality.spread import deff, expected_deff_corgipile, prefix_discr
 __all__ = [
     "HD",
     "Audit",
+    "AuditPlan",
     "AuditReport",
+    "Check",
     "Coverage",
     "EpochReport",
     "Fault",
+    "LoaderAudit",
     "Report",
     "Spread",
     "audit",
+    "audit_loader",
     "coverage",
     "deff",
     "expected_deff_corgipile",

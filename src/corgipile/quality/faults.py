@@ -21,7 +21,7 @@ class Fault:
     """A named fault.
 
     Attributes:
-        name: One of `corgipile.verdicts.FAULTS`.
+        name: One of `corgipile.verdicts.FAULTS`, or of its `LOADER_FAULTS`.
         detail: The observation and its most frequent cause.
         epoch: The epoch in which it was observed.
     """
