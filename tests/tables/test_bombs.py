@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bombs import BESIDE, MEMORY, deflated, long, used
 from pyarrow import orc
 
 import corgipile as cp
@@ -25,24 +26,9 @@ from corgipile.resident import peaking
 from corgipile.tables import decode_image
 from corgipile.tables.formats.mds import images
 
-MEMORY, BESIDE = 16 << 20, 24 << 20
 ZEROS = bytes(64 << 20)
 DEEP = "[" * 20_000 + "]" * 20_000
 ZERO = b"\0"
-
-
-def long(value):
-    value = value << 1 ^ value >> 63
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def deflated(data):
-    packer = zlib.compressobj(9, wbits=-15)
-    return packer.compress(data) + packer.flush()
 
 
 def write(path, data):
@@ -296,14 +282,6 @@ BOMBS = {
     "hugging face, state": saved("state.json", f'{{"_data_files": [], "a": {DEEP}}}'),
     "hugging face, splits": saved("dataset_dict.json", f'{{"splits": {DEEP}}}'),
 }
-
-
-def used(table):
-    """Use a table like the commands: description, some rows, training."""
-    about(table, columns=True)
-    cp.Loader(table, batch_size=1, memory=MEMORY).close()
-    table.read(0, 1)
-    cp.train(table, label=table.schema.names[0], epochs=1, memory=MEMORY)
 
 
 @pytest.mark.parametrize("host", ["open", "convert"])
