@@ -196,6 +196,29 @@ def zarr_chunk(codec, payload, version=3):
     return make
 
 
+def zarr_shard(folder):
+    """Write a shard whose parts all are one that unpacks to much more than its shape."""
+    zarr = pytest.importorskip("zarr")
+    array = zarr.open_group(folder / "z.zarr", mode="w").create_array(
+        "x", shape=(40,), chunks=(10,), shards=(40,), dtype="f8", compressors=zarr.codecs.ZstdCodec()
+    )
+    array[...] = 1
+    packed = pa.Codec("zstd").compress(ZEROS, asbytes=True)
+    index = struct.pack("<QQ", 0, len(packed)) * 4
+    checksum = pytest.importorskip("google_crc32c").value(index)
+    write(folder / "z.zarr" / "x" / "c" / "0", packed + index + struct.pack("<I", checksum))
+    return folder / "z.zarr"
+
+
+def zarr_texts(folder):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.open_group(folder / "z.zarr", mode="w").create_array("x", shape=(2,), chunks=(2,), dtype=str)
+    array[...] = np.array(["a", "b"], object)
+    texts = struct.pack("<I", 2) + (struct.pack("<I", len(ZEROS)) + ZEROS) * 2
+    write(folder / "z.zarr" / "x" / "c" / "0", pa.Codec("zstd").compress(texts, asbytes=True))
+    return folder / "z.zarr"
+
+
 def sqlite_generated(folder):
     with sqlite3.connect(folder / "a.sqlite") as database:
         database.execute("create table t (x real, y blob as (zeroblob(400000000)))")
@@ -277,6 +300,8 @@ BOMBS = {
     "zarr 2, zlib": zarr_chunk(lambda c: c.Zlib(), lambda: zlib.compress(ZEROS, 1), 2),
     "zarr 2, lz4": zarr_chunk(lambda c: c.LZ4(), lambda: struct.pack("<i", 1 << 30) + b"abcdefgh", 2),
     "zarr 2, bz2": zarr_chunk(lambda c: c.BZ2(), lambda: bz2.compress(ZEROS), 2),
+    "zarr, a shard": zarr_shard,
+    "zarr, texts": zarr_texts,
     "sqlite, a generated column": sqlite_generated,
     "npy, a header": npy_header,
     "hugging face, state": saved("state.json", f'{{"_data_files": [], "a": {DEEP}}}'),
@@ -415,6 +440,27 @@ def test_text_unpacks_to_no_more_than_the_disk_has(tmp_path, monkeypatch):
     monkeypatch.setattr("os.statvfs", lambda _: types.SimpleNamespace(f_bavail=20 << 20, f_frsize=1))
     with pytest.raises(WriteFailed, match="a reserve of 16 MB, got 20 MB"):
         cp.open(path)
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 60_000, 60_000) + b"\x08\x02\0\0\0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PNG + struct.pack(">I", zlib.crc32(PNG[12:])) + bytes(40),
+        b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 60_000, 60_000, 1, 24, *bytes(6)) + bytes(40),
+        b"GIF89a" + struct.pack("<HHBBB", 60_000, 60_000, 128, 0, 0) + bytes(6) + b"," + bytes(12),
+        b"P6 60000 60000 255\n" + bytes(40),
+    ],
+)
+def test_images_state_no_more_pixels_than_the_limit(data):
+    pytest.importorskip("PIL")
+    with peaking() as before:
+        pass
+    with peaking() as peak, pytest.raises(CorgiPileError, match="complete image"):
+        decode_image(data)
+    assert peak.nbytes - before.nbytes <= BESIDE
 
 
 def test_images_of_too_many_pixels(monkeypatch):
