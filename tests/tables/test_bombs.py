@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bombs import BESIDE, MEMORY, deflated, long, used
 from pyarrow import orc
 
 import corgipile as cp
@@ -25,24 +26,9 @@ from corgipile.resident import peaking
 from corgipile.tables import decode_image
 from corgipile.tables.formats.mds import images
 
-MEMORY, BESIDE = 16 << 20, 24 << 20
 ZEROS = bytes(64 << 20)
 DEEP = "[" * 20_000 + "]" * 20_000
 ZERO = b"\0"
-
-
-def long(value):
-    value = value << 1 ^ value >> 63
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def deflated(data):
-    packer = zlib.compressobj(9, wbits=-15)
-    return packer.compress(data) + packer.flush()
 
 
 def write(path, data):
@@ -210,6 +196,29 @@ def zarr_chunk(codec, payload, version=3):
     return make
 
 
+def zarr_shard(folder):
+    """Write a shard whose parts all are one that unpacks to much more than its shape."""
+    zarr = pytest.importorskip("zarr")
+    array = zarr.open_group(folder / "z.zarr", mode="w").create_array(
+        "x", shape=(40,), chunks=(10,), shards=(40,), dtype="f8", compressors=zarr.codecs.ZstdCodec()
+    )
+    array[...] = 1
+    packed = pa.Codec("zstd").compress(ZEROS, asbytes=True)
+    index = struct.pack("<QQ", 0, len(packed)) * 4
+    checksum = pytest.importorskip("google_crc32c").value(index)
+    write(folder / "z.zarr" / "x" / "c" / "0", packed + index + struct.pack("<I", checksum))
+    return folder / "z.zarr"
+
+
+def zarr_texts(folder):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.open_group(folder / "z.zarr", mode="w").create_array("x", shape=(2,), chunks=(2,), dtype=str)
+    array[...] = np.array(["a", "b"], object)
+    texts = struct.pack("<I", 2) + (struct.pack("<I", len(ZEROS)) + ZEROS) * 2
+    write(folder / "z.zarr" / "x" / "c" / "0", pa.Codec("zstd").compress(texts, asbytes=True))
+    return folder / "z.zarr"
+
+
 def sqlite_generated(folder):
     with sqlite3.connect(folder / "a.sqlite") as database:
         database.execute("create table t (x real, y blob as (zeroblob(400000000)))")
@@ -291,19 +300,13 @@ BOMBS = {
     "zarr 2, zlib": zarr_chunk(lambda c: c.Zlib(), lambda: zlib.compress(ZEROS, 1), 2),
     "zarr 2, lz4": zarr_chunk(lambda c: c.LZ4(), lambda: struct.pack("<i", 1 << 30) + b"abcdefgh", 2),
     "zarr 2, bz2": zarr_chunk(lambda c: c.BZ2(), lambda: bz2.compress(ZEROS), 2),
+    "zarr, a shard": zarr_shard,
+    "zarr, texts": zarr_texts,
     "sqlite, a generated column": sqlite_generated,
     "npy, a header": npy_header,
     "hugging face, state": saved("state.json", f'{{"_data_files": [], "a": {DEEP}}}'),
     "hugging face, splits": saved("dataset_dict.json", f'{{"splits": {DEEP}}}'),
 }
-
-
-def used(table):
-    """Use a table like the commands: description, some rows, training."""
-    about(table, columns=True)
-    cp.Loader(table, batch_size=1, memory=MEMORY).close()
-    table.read(0, 1)
-    cp.train(table, label=table.schema.names[0], epochs=1, memory=MEMORY)
 
 
 @pytest.mark.parametrize("host", ["open", "convert"])
@@ -437,6 +440,27 @@ def test_text_unpacks_to_no_more_than_the_disk_has(tmp_path, monkeypatch):
     monkeypatch.setattr("os.statvfs", lambda _: types.SimpleNamespace(f_bavail=20 << 20, f_frsize=1))
     with pytest.raises(WriteFailed, match="a reserve of 16 MB, got 20 MB"):
         cp.open(path)
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 60_000, 60_000) + b"\x08\x02\0\0\0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PNG + struct.pack(">I", zlib.crc32(PNG[12:])) + bytes(40),
+        b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, 60_000, 60_000, 1, 24, *bytes(6)) + bytes(40),
+        b"GIF89a" + struct.pack("<HHBBB", 60_000, 60_000, 128, 0, 0) + bytes(6) + b"," + bytes(12),
+        b"P6 60000 60000 255\n" + bytes(40),
+    ],
+)
+def test_images_state_no_more_pixels_than_the_limit(data):
+    pytest.importorskip("PIL")
+    with peaking() as before:
+        pass
+    with peaking() as peak, pytest.raises(CorgiPileError, match="complete image"):
+        decode_image(data)
+    assert peak.nbytes - before.nbytes <= BESIDE
 
 
 def test_images_of_too_many_pixels(monkeypatch):

@@ -105,3 +105,11 @@ def test_a_fork_reads_on(tmp_path):
     assert queue.get() == queue.get() == expected
     process.join()
     other.join()
+
+
+@pytest.mark.parametrize("shards", [None, (4,)])
+def test_long_texts(tmp_path, shards):
+    texts = ["a" * 50_000, "b" * 50_000, "c", "d"]
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w")
+    group.create_array("x", shape=(4,), chunks=(2,), shards=shards, dtype=str)[...] = np.array(texts, object)
+    assert open_table(tmp_path / "a.zarr").read(0, 4)["x"].to_pylist() == texts

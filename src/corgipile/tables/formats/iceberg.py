@@ -2,6 +2,7 @@
 
 import gzip
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from corgipile.extras import extra
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.format import Format
+from corgipile.tables.formats.avro.table import check_file
 from corgipile.tables.formats.parquet.table import ParquetTable
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
@@ -25,6 +27,9 @@ __all__ = ["FORMAT", "is_iceberg", "open_iceberg"]
 
 METADATA = "metadata"
 MAX_METADATA = 8 << 20  # unpacked bytes of a metadata file; the library takes ten times as many
+MAX_MANIFEST, MAX_BLOCK = 64 << 20, 1 << 20  # unpacked bytes of a manifest, and of a block of it
+MAX_PLANNED = 1 << 14  # files that the library matches with delete files, at 5 KB or more each
+DATA, DELETED = 0, 2  # content of a file and status of an entry
 ID = b"PARQUET:field_id"
 
 
@@ -52,22 +57,62 @@ def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None
     try:
         fields = list(scan.projection().fields)
         schema = _schema(scan)
-        tasks = list(scan.plan_files())
+        files = _data_files(scan, folder)
     except CorgiPileError as error:
         raise type(error)(f"{folder}: its metadata cannot be read: {error}") from None
     except Exception as error:  # noqa: BLE001 - the library raises any error for a damaged file
         raise CorruptFile(f"{folder}: its metadata cannot be read: {str(error)[:300]}") from None
     numbers = {field.name: str(field.field_id).encode() for field in fields}
     parts = []
-    for task in sorted(tasks, key=lambda one: str(one.file.file_path)):
-        if task.delete_files:
-            raise UnknownFormat(f"{folder} must not have delete files; {_rewrite_hint(folder)}")
-        if str(getattr(task.file.file_format, "value", task.file.file_format)).upper() != "PARQUET":
-            raise UnknownFormat(f"{folder} must have Parquet files, got {task.file.file_format}")
-        parts.append(_part(local(folder, str(task.file.file_path), folder / METADATA), schema, numbers, spill))
+    for name, kind in sorted(files.items()):
+        if kind.upper() != "PARQUET":
+            raise UnknownFormat(f"{folder} must have Parquet files, got {kind}")
+        parts.append(_part(local(folder, name, folder / METADATA), schema, numbers, spill))
     if not parts:
         return MemoryTable(schema.empty_table())
     return parts[0] if len(parts) == 1 else ConcatTable(parts)
+
+
+def _data_files(scan: Any, folder: Path) -> dict[str, str]:
+    """Return the format of each data file that has rows, by path; the library would collect all statistics.
+
+    Raises:
+        CorruptFile: A data file or manifest is named twice.
+        UnknownFormat: Delete files apply to a data file, or may do so in a table of too many files to match.
+    """
+    found, manifests, deletes, snapshot = dict[str, str](), dict[str, None](), 0, scan.snapshot()
+    for one in _records(scan.io, snapshot.manifest_list) if snapshot else ():
+        _add(manifests, one["manifest_path"], None, folder)
+        for entry in _records(scan.io, one["manifest_path"]):
+            file = entry["data_file"]
+            if entry["status"] != DELETED and file.get("content") not in (None, DATA):
+                deletes += 1
+            elif entry["status"] != DELETED and file["record_count"]:
+                _add(found, file["file_path"], file["file_format"], folder)
+    if deletes and (len(found) + deletes > MAX_PLANNED or any(task.delete_files for task in scan.plan_files())):
+        raise UnknownFormat(f"{folder} must not have delete files; {_rewrite_hint(folder)}")
+    return found
+
+
+def _records(files: Any, location: str) -> Iterator[dict[str, Any]]:
+    """Yield the records of an Avro file."""
+    with _library("avro.file").AvroFile(files.new_input(location)) as reader:
+        for record in reader:
+            yield _named(record, reader.schema)
+
+
+def _named(record: Any, kind: Any) -> dict[str, Any]:
+    """Return the fields of a record, and those of records directly within it, by name."""
+    values = ((field, record[at]) for at, field in enumerate(kind.fields))
+    return {
+        field.name: _named(value, field.field_type) if field.name == "data_file" else value for field, value in values
+    }
+
+
+def _add(found: dict[str, Any], path: str, value: Any, folder: Path) -> None:
+    if path in found:
+        raise CorruptFile(f"{folder} must name each file once in its metadata, got {path!r:.200} twice; rewrite it")
+    found[path] = value
 
 
 def _part(path: Path, schema: pa.Schema, numbers: dict[str, bytes], spill: Spill) -> CastTable:
@@ -120,6 +165,8 @@ def _files(folder: Path) -> Any:
         def new_input(self, location: str) -> Any:
             with trusting(trust):
                 path = str(local(folder, location, folder / METADATA))
+            if not path.endswith(".metadata.json"):
+                check_file(path, MAX_MANIFEST, MAX_BLOCK)
             return input_file(path, path, LocalFileSystem())
 
         def new_output(self, location: str) -> Any:

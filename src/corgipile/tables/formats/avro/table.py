@@ -22,7 +22,7 @@ from corgipile.tables.io.varints import zigzag
 from corgipile.tables.library import UnitTable
 from corgipile.tables.table import IntArray
 
-__all__ = ["FORMAT", "MAGIC", "SUFFIXES", "AvroTable"]
+__all__ = ["FORMAT", "MAGIC", "SUFFIXES", "AvroTable", "check_file"]
 
 MAGIC, SUFFIXES = b"Obj\x01", (".avro",)
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
@@ -218,12 +218,42 @@ def _blocks(file: File, begin: int, mark: bytes) -> tuple[IntArray, IntArray, In
         last = ahead[end - base : end - base + MARK] if end - base + MARK <= len(ahead) else file.read(end, MARK)
         if last != mark:
             raise CorruptFile(f"{file.path} is damaged: no sync marker ends the block at byte {at}")
-        if count:
+        if count or size:
             counts.append(count)
             places.append(place)
             sizes.append(size)
         at = end + MARK
     return np.array(counts, np.int64), np.array(places, np.int64), np.array(sizes, np.int64)
+
+
+def check_file(path: PathLike, most: int, most_block: int) -> None:
+    """Check what a file unpacks to, for a library that unpacks whole blocks.
+
+    Args:
+        path: The file.
+        most: Largest number of unpacked bytes of the file.
+        most_block: Largest number of unpacked bytes of a block.
+
+    Raises:
+        CorruptFile: It unpacks to more, or a block states more rows than it has bytes.
+        BadSchema: Arrays hold values of no bytes, of which a few bytes state any number.
+    """
+    file = File(path)
+    header, mark, begin = _head(file)
+    with decoding(file.path):
+        least_bytes(parse_json(header.get("avro.schema", b""), f"{file.path}: its schema"))
+    codec, room = header.get("avro.codec", b"null").decode("utf-8", "replace"), most - file.size
+    for count, place, size in zip(*(column.tolist() for column in _blocks(file, begin, mark)), strict=True):
+        unpacked = size
+        if codec != "null":
+            with decoding(file.path), open_decompressed(file, place, size, codec, most_block) as stream:
+                unpacked = sum(map(len, iter(lambda: stream.read(HEAD), b"")))
+        room -= unpacked if codec != "null" else 0
+        if count > unpacked or unpacked > most_block or room < 0:
+            where = (
+                f"{file.path}: a block of {count} rows must have so many bytes, at most {most_block} of {most} bytes"
+            )
+            raise CorruptFile(f"{where} in all, got {unpacked}")
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:

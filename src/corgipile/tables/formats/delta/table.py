@@ -14,7 +14,7 @@ from corgipile.extras import extra
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
 from corgipile.tables.format import Format
-from corgipile.tables.formats.delta.log import LOG, check_sidecars, check_vectors, place
+from corgipile.tables.formats.delta.log import LOG, check_log, check_vectors, place
 from corgipile.tables.formats.parquet.table import ParquetTable
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.spill import Spill
@@ -54,11 +54,10 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
     with _converted_errors(folder, "its log cannot be read"):
         schema = _schema(log)
         _check(log, folder)
-        actions = pa.table(log.get_add_actions(flatten=False))
+        actions = _actions(log, folder)
         partitioned = set(log.metadata().partition_columns)
-    vectors = _live_masks(log, folder)
     parts: dict[Path, Table] = {}
-    for action in sorted(actions.to_pylist(), key=lambda one: str(one["path"])):
+    for action in sorted(actions, key=lambda one: str(one["path"])):
         values = {
             name: _scalar(value, schema.field(name).type, folder)
             for name, value in (action.get("partition") or {}).items()
@@ -69,6 +68,7 @@ def open_delta(path: PathLike, version: int | None = None, spill: Spill = None) 
         parts[path] = CastTable(ParquetTable(path, spill), schema, names, values)
     if not parts:
         return MemoryTable(schema.empty_table())
+    vectors = _live_masks(log, folder, parts)
     tables = list(parts.values())
     return _live_rows(parts, vectors, tables[0] if len(tables) == 1 else ConcatTable(tables))
 
@@ -78,7 +78,7 @@ def _open_log(folder: Path, version: int | None) -> Any:
     if version is not None and (isinstance(version, bool) or not isinstance(version, int) or version < 0):
         raise BadArgument(f"version must be a whole number, at least 0, got {version!r}")
     with _converted_errors(folder, "its log cannot be read"):
-        check_sidecars(folder)
+        check_log(folder)
         log = deltalake.DeltaTable(str(folder))
         latest = log.version()
         if version is not None and version < latest:
@@ -86,6 +86,17 @@ def _open_log(folder: Path, version: int | None) -> Any:
     if version is not None and version > latest:
         raise BadArgument(f"{folder} has no version {version}; the latest is {latest}")
     return log
+
+
+def _actions(log: Any, folder: Path) -> list[dict[str, Any]]:
+    """Return the live files and their partition values."""
+    found = pa.table(log.get_add_actions(flatten=False))
+    actions: list[dict[str, Any]] = found.select(
+        [n for n in ("path", "partition") if n in found.schema.names]
+    ).to_pylist()
+    if len({one["path"] for one in actions}) < len(actions):
+        raise CorruptFile(f"{folder} must name each file once in its log; write its checkpoint again")
+    return actions
 
 
 def _schema(log: Any) -> pa.Schema:
@@ -108,7 +119,7 @@ def _check(log: Any, folder: Path) -> None:
         )
 
 
-def _live_masks(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
+def _live_masks(log: Any, folder: Path, parts: Mapping[Path, Table]) -> dict[Path, npt.NDArray[np.bool_]]:
     """Return the mask of live rows of each file that has a deletion vector.
 
     Raises:
@@ -122,7 +133,7 @@ def _live_masks(log: Any, folder: Path) -> dict[Path, npt.NDArray[np.bool_]]:
             f"pip install -U deltalake; or {_rewrite_hint(folder)}"
         )
     with _converted_errors(folder, "a vector of deleted rows cannot be read"):
-        check_vectors(folder)
+        check_vectors(folder, {path: len(part) for path, part in parts.items()})
         rows = pa.table(log.deletion_vectors())
         masks = [flat(mask.values) for mask in rows["selection_vector"]]
     return dict(zip((place(folder, path) for path in rows["filepath"].to_pylist()), masks, strict=True))
@@ -148,13 +159,15 @@ def _live_rows(parts: Mapping[Path, Table], vectors: Mapping[Path, npt.NDArray[n
         return table
     if strange := vectors.keys() - parts.keys():
         raise CorruptFile(f"{min(strange)} has a deletion vector, but is no file of the table")
-    masks = []
-    for path, part in parts.items():
-        mask = vectors.get(path, np.ones(0, np.bool_))
-        if len(mask) > len(part):
-            raise CorruptFile(f"{path} has {len(part)} rows, but its deletion vector has {len(mask)}")
-        masks.append(np.append(mask, np.ones(len(part) - len(mask), np.bool_)))
-    return MaskTable(table, RowMask.joined(masks))
+
+    def masks() -> Iterator[npt.NDArray[np.bool_]]:
+        for path, part in parts.items():
+            mask = vectors.get(path, np.ones(0, np.bool_))
+            if len(mask) > len(part):
+                raise CorruptFile(f"{path} has {len(part)} rows, but its deletion vector has {len(mask)}")
+            yield from (mask, np.ones(len(part) - len(mask), np.bool_))
+
+    return MaskTable(table, RowMask.joined(masks()))
 
 
 def _rewrite_hint(folder: Path) -> str:
