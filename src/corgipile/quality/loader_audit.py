@@ -213,7 +213,7 @@ class _Run:
         yield from (failed := _failures(other, "loader fails"))
         if not failed and all(lived.ids(epoch) for lived in self._whole[shape] for epoch in (0, 1)):
             audit, names = self._audited(self._whole[shape], rows), {fault.name for fault in self.report.faults}
-            audit.beside(self._audited(other, rows))
+            audit.add_other_seed(self._audited(other, rows))
             yield from (fault for fault in audit.report().faults if fault.name not in names)
 
     def _resumes(self) -> Iterator[tuple[str, Iterable[Fault]]]:
