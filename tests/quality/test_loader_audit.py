@@ -1,8 +1,10 @@
 """The audit of anybody's loader: faults by name, outputs, and the fixture of pytest."""
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -147,3 +149,28 @@ def test_the_plugin_loads_nothing_of_the_package():
     paths = {"PYTHONPATH": str(Path(cli.__file__).parents[2]), "PATH": ""}
     done = subprocess.run([sys.executable, "-c", code], env=paths, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_workers_of_a_killed_process_end_with_it(tmp_path):
+    class Worked(bugs.Right):
+        def __init__(self):
+            super().__init__(0, 1, 0)
+            worker = subprocess.Popen(["sleep", "600"])  # noqa: S607
+            (tmp_path / str(worker.pid)).touch()
+
+    assert named(Worked) == []
+    workers = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(workers) > 5
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            wait_for(worker)
+
+
+def wait_for(process):
+    """Ask for a process until it has ended and has been reaped."""
+    for _ in range(200):
+        os.kill(process, 0)
+        state = Path(f"/proc/{process}/stat")
+        if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
+            raise ProcessLookupError
+        time.sleep(0.05)

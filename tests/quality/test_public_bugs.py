@@ -5,7 +5,7 @@ import pytest
 
 from corgipile.quality import audit_loader
 
-LIMITS = {"id": "id", "world": (2, 1), "max_deff": 1.5, "exactly_once": True}
+LIMITS = {"id": "id", "world": (2, 1), "max_deff": 1.5, "exactly_once": True, "memory": False}
 MIXED = {"source": "source", "weights": {"a": 0.7, "b": 0.3}}
 BUGS = {
     "datasets#7901": (bugs.LostBuffer, {}, "rows lost on resume"),
@@ -22,7 +22,7 @@ BUGS = {
     "ray#61391": (bugs.OneSeed, {}, "same permutation"),
 }
 RIGHT = {
-    "full shuffle": (bugs.Right, {"world": (4, 3), "resume": True}),
+    "full shuffle": (bugs.Right, {"world": (3, 2), "resume": True, "memory": True}),
     "block shuffle": (bugs.Blocks, {"resume": True}),
     "riffle": (bugs.riffle, {}),
     "mixture": (bugs.Mixture, {"resume": True, **MIXED}),
@@ -33,7 +33,7 @@ RIGHT = {
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_public_bug_is_named(bug):
     make, settings, name = BUGS[bug]
-    audit = audit_loader(make, **LIMITS | {"memory": False} | settings)
+    audit = audit_loader(make, **LIMITS | settings)
     assert name in [fault.name for fault in audit.faults], str(audit)
 
 

@@ -10,9 +10,11 @@ import sys
 import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -93,23 +95,29 @@ def live(make: Maker | str, fields: Mapping[str, Finder], life: Life, start: str
             process.start()
         sender.close()
         running.append((receiver, process))
-    for receiver, process in running:
-        done = Lived(error=f"the loader took more than {timeout:g} seconds: give batches if it is endless")
-        try:
-            if receiver.poll(timeout):
-                done = pickle.loads(receiver.recv_bytes())  # noqa: S301 - from our own process
-            else:
-                process.kill()
-        except EOFError:
+    try:
+        for receiver, process in running:
+            done = Lived(error=f"the loader took more than {timeout:g} seconds: give batches if it is endless")
+            try:
+                if receiver.poll(timeout):
+                    done = pickle.loads(receiver.recv_bytes())  # noqa: S301 - from our own process
+                    wait([process.sentinel], timeout)
+            except EOFError:
+                process.join()
+                done = Lived(error=f"the process died with exit code {process.exitcode}")
+            lived.append(done)
+    finally:
+        for receiver, process in running:
+            with suppress(ProcessLookupError, PermissionError):  # its workers, which may not see that it has died
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             process.join()
-            done = Lived(error=f"the process died with exit code {process.exitcode}")
-        process.join()
-        receiver.close()
-        lived.append(done)
+            receiver.close()
     return lived
 
 
 def _process(sender: Any, make: Maker | str, fields: Mapping[str, Finder], life: Life, rank: int) -> None:
+    os.setpgid(0, 0)
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(life.world), LOCAL_RANK=str(rank))
     lived = Lived()
     try:
