@@ -181,7 +181,7 @@ def _actions(path: Path, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raise ValueError for repeated keys, of which the library may take either value."""
+    """Return a JSON object; raise ValueError for repeated keys, since the library may use another value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a JSON object must not repeat keys")
