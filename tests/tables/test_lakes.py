@@ -195,6 +195,26 @@ def test_iceberg_at_a_snapshot(iceberg, tmp_path):
         open_table(tmp_path / "moved")
 
 
+@pytest.mark.parametrize(("content", "status"), [(1, 1), (1, 2), (0, 2)])
+def test_iceberg_with_delete_files(iceberg, content, status):
+    """Only live delete files are refused."""
+    fastavro = pytest.importorskip("fastavro")
+    newest = max((iceberg[0] / "metadata").glob("*-m0.avro"), key=lambda path: path.stat().st_mtime_ns)
+    with newest.open("rb") as file:
+        reader = fastavro.reader(file)
+        schema, [entry] = reader.writer_schema, list(reader)
+        metadata = {key: value for key, value in reader.metadata.items() if not key.startswith("avro.")}
+    path = entry["data_file"]["file_path"].replace(".parquet", "-other.parquet")
+    other = entry | {"status": status, "data_file": entry["data_file"] | {"content": content, "file_path": path}}
+    with newest.open("wb") as file:
+        fastavro.writer(file, schema, [entry, other], metadata=metadata)
+    if status == 2:
+        assert len(open_table(iceberg[0])) == 3
+        return
+    with pytest.raises(UnknownFormat, match="must not have delete files"):
+        open_table(iceberg[0])
+
+
 @pytest.fixture
 def lance(tmp_path):
     with warnings.catch_warnings():

@@ -58,6 +58,8 @@ def open_iceberg(path: PathLike, version: int | None = None, spill: Spill = None
         fields = list(scan.projection().fields)
         schema = _schema(scan)
         files = _data_files(scan, folder)
+    except UnknownFormat:
+        raise
     except CorgiPileError as error:
         raise type(error)(f"{folder}: its metadata cannot be read: {error}") from None
     except Exception as error:  # noqa: BLE001 - the library raises any error for a damaged file
