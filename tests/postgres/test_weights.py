@@ -31,7 +31,7 @@ REFUSED = {
     "class_weight => '{\"7\": 1}'": 'class_weight must name classes of the label, got "7"',
     'class_weight => \'{"0": 0, "1": 0}\'': "class_weight must be above 0 for at least one class",
     "class_weight => 'balanced', model => 'linear'": "class_weight needs a classifier; a linear model predicts numbers",
-    "class_weight => 'balanced', model => 'softmax', classes => '{0,1,2}'": "are no rows to learn from of class 2",
+    "class_weight => 'balanced', model => 'softmax', classes => '{0,1,2}'": "there are none of class 2",
     "patience => 2": "patience needs validation rows: set holdout",
     "patience => 0, holdout => 0.1": "patience must be at least 1, got 0",
     "patience => 1, holdout => 1e-9": "so early stopping has no validation rows",
