@@ -143,7 +143,7 @@ def test_the_command(people, tmp_path):
 def test_going_on_from_a_model_asks_for_nothing_else(people, model):
     for more, text in (
         ({"features": ["x"]}, "must be those of warm_start, 'x', 'age', 'city', got 'x'"),
-        ({"encode": "hash"}, "leave them out"),
+        ({"encode": "hash"}, "must be left out"),
     ):
         with pytest.raises(BadArgument, match=text):
             cp.train(people, label="y", warm_start=model, **more)

@@ -138,7 +138,7 @@ def test_who_sees_and_who_ends(server, fails):
     assert server.value(f"SELECT error FROM corgipile.jobs WHERE id = {number}", "j_sees") is None
     supers = int(server.text("SELECT corgipile.train_async('j_many', 'svm', 'x', 'y', name => 's', epochs => 1000000)"))
     for user in ("j_signals", "j_two"):
-        assert "there is no job" in fails(f"SELECT corgipile.cancel({supers})", user)
+        assert "you have no job" in fails(f"SELECT corgipile.cancel({supers})", user)
     assert server.value(f"SELECT corgipile.cancel({supers})") is True
     for inner in ("TABLE corgipile.job_records", "SELECT nextval('corgipile.job_records_id_seq')",
                   "DELETE FROM corgipile.job_records", "UPDATE corgipile.job_records SET call = NULL"):  # fmt: skip

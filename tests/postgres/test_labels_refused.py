@@ -31,7 +31,7 @@ REFUSED = {
     "a feature": ({"labels": ["one", "two"], "features": ["w", "one"]}, 'column "one" is the label; it cannot'),
     "no labels": ({"labels": "none"}, 'all arrays of label column "none" are empty; there is nothing to learn'),
     "all rows": ({"labels": "same"}, 'all of 3085 rows have label "b"; it must be in some rows, not in all'),
-    "no row": ({"labels": ["one", "never"]}, 'none of 3085 rows have label "never"; one that some have'),
+    "no row": ({"labels": ["one", "never"]}, 'none of 3085 rows have label "never"; it must be in some rows'),
     "two": ({"labels": ["one", "k1"]}, 'row \\(.*\\) has 7 in label column "k1"; 0 or 1 is needed'),
     "a matrix": ({"labels": "deep"}, 'column "deep" is an array of 2 dimensions; 1 is needed'),
     "null": ({"labels": "gone"}, 'row \\(.*\\) has a NULL in label column "gone"; use an empty array for no labels'),
