@@ -123,7 +123,7 @@ def test_what_has_no_standard_errors(server, fails):
     for how, said in (("l1 => 0.1", "weights under an L1 penalty"), ("max_norm => 1", "weights at their bound")):
         server.text(f"SELECT count(*) FROM corgipile.train('summed', 'logistic', 'x', 'two', name => 'held', {how})")
         assert said in fails("SELECT * FROM corgipile.summary('held', 'summed')")
-    assert "no rows with a weight above 0" in fails("SELECT * FROM corgipile.summary('linear', 'summed', \"where\" => 'false')")
+    assert "with a weight above 0" in fails("SELECT * FROM corgipile.summary('linear', 'summed', \"where\" => 'false')")
     said = fails("SELECT * FROM corgipile.summary('linear', 'summed', weight => 'k')")
     assert "weight" in said
     assert "no model" in fails("SELECT * FROM corgipile.summary('nobody', 'summed')")
