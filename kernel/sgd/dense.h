@@ -47,6 +47,7 @@ CP_INLINE PACK CP(row_pack)(const REAL *row, int64_t j, int64_t packs, const CP(
     return j + 1 < packs ? x : CP(first)(x, keep);
 }
 
+/* Return v . x; each may be a row: 0 times NaN past its end would be NaN. */
 CP_INLINE REAL CP(dot)(const REAL *v, const REAL *x, int64_t packs, const CP(bits_type) *keep)
 {
     PACK a0 = CP(zero)(), a1 = CP(zero)();
@@ -57,7 +58,7 @@ CP_INLINE REAL CP(dot)(const REAL *v, const REAL *x, int64_t packs, const CP(bit
         a1 = CP(add_product)(a1, CP(load)(v + next), CP(load)(x + next));
     }
     for (; j < packs; j++)
-        a0 = CP(add_product)(a0, CP(load)(v + j * CP_LANES), CP(row_pack)(x, j, packs, keep));
+        a0 = CP(add_product)(a0, CP(row_pack)(v, j, packs, keep), CP(row_pack)(x, j, packs, keep));
     return CP(sum)(CP(add)(a0, a1))[0];
 }
 

@@ -135,6 +135,35 @@ def test_lanes_of_several_folds_change_nothing(how, kind, form, width, step, l1,
     same_bits(how, models, kind, form, width, np.repeat(np.arange(folds), points).astype(np.uint8))
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    dtype=st.sampled_from(["float32", "float64"]),
+    width=st.sampled_from([1, 5, 9, 16, 28, 33, 70]),
+    one=ONE,
+    count=st.sampled_from([1, 1, 6]),
+    isa=st.integers(0, _kernel.sgd_isa()),
+    seed=st.integers(0, 99),
+)
+def test_the_slots_beside_a_row_never_count(kind, dtype, width, one, count, isa, seed):
+    """The kernel reads rows in whole packs, past their end: NaN there must change nothing."""
+    rows = 60
+    x, y = made(kind, rows, width, np.dtype(dtype), seed)
+    slots = np.arange(0, 2 * rows, 2, dtype=np.int32)
+    seen = []
+    for beside in (0, np.nan):
+        buffer = np.full((2 * rows, width), beside, dtype)
+        buffer[::2] = x
+        labels, parts = np.repeat(y, 2).astype(np.float32), np.ones(rows, np.uint8)
+        models = alike([one] * count, kind, width, dtype, [0.02] * count, sparse=False, isa=isa, skip=False)
+        gone = learn_parts(
+            models, np.zeros(count, np.uint8), Step(buffer, labels, slots, where, None, parts), own=False, each=1000
+        )
+        assert not gone
+        seen.append([(*bits(model), model.decide(buffer, slots, where).tobytes()) for model in models])
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("folds", [3, 4])
 def test_updates_of_other_rows_that_wait_are_those_of_each(folds):
     """Models of a fold that the first row leaves out hold back updates of other rows than each other."""
