@@ -114,9 +114,6 @@ def open(  # noqa: A001 - reads as corgipile.open
         raise BadArgument(f"format must be one of {', '.join(formats())}, got {format!r}")
     if zero_based not in (True, False, "auto"):
         raise BadArgument(f"zero_based must be True, False or 'auto', got {zero_based!r}")
-    companions = {"label": _paths(label), "index": _paths(index)}
-    excluded = {_absolute(path) for files in companions.values() for path in files}
-    parts = _parts(located(source, filesystem, cache, cache_size), format, excluded)
     common = {
         "zero_based": zero_based,
         "decode": decode,
@@ -125,8 +122,13 @@ def open(  # noqa: A001 - reads as corgipile.open
         "paths": paths or None,
         **more,
     }
-    spill_folder(spill)  # raises for a bad folder, whatever the format
     set_options = {name: value for name, value in common.items() if value is not None and value != DEFAULTS.get(name)}
+    companions = {"label": _paths(label), "index": _paths(index)}
+    if isinstance(source, Table) and not (set_options or label or index):
+        return source
+    excluded = {_absolute(path) for files in companions.values() for path in files}
+    parts = _parts(located(source, filesystem, cache, cache_size), format, excluded)
+    spill_folder(spill)  # raises for a bad folder, whatever the format
     options: list[dict[str, Any]] = [dict(set_options) for _ in parts]
     for name, files in companions.items():
         if files and len(files) != len(parts):
@@ -139,11 +141,9 @@ def open(  # noqa: A001 - reads as corgipile.open
     parts = _unpacked(_opened(parts), spill)
     with trusting(trust):
         tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
-    for kind in formats().values():
+    for kind in formats().values() if len(tables) > 1 else ():
         tables = kind.agree(tables)
-    tables = with_keys(tables, [part.keys if isinstance(part, SourceFile) else {} for part in parts])
-    tables = unify_schemas(drop_empty(tables)) if len(tables) > 1 else tables
-    return tables[0] if len(tables) == 1 else ConcatTable(tables)
+    return _joined(with_keys(tables, [part.keys if isinstance(part, SourceFile) else {} for part in parts]))
 
 
 def concat(tables: Sequence[Any]) -> Table:
@@ -165,8 +165,12 @@ def concat(tables: Sequence[Any]) -> Table:
     """
     if isinstance(tables, str) or not isinstance(tables, Iterable):
         raise BadArgument(f"tables must be a list, got {tables!r}")
-    joined = unify_schemas(drop_empty([open(table) for table in tables]))
-    return joined[0] if len(joined) == 1 else ConcatTable(joined)
+    return _joined([open(table) for table in tables])
+
+
+def _joined(tables: list[Table]) -> Table:
+    tables = unify_schemas(drop_empty(tables)) if len(tables) > 1 else tables
+    return tables[0] if len(tables) == 1 else ConcatTable(tables)
 
 
 class Index(NamedTuple):
