@@ -65,7 +65,9 @@ def test_every_public_name_is_in_the_reference(name):
     assert not missing - ({"open"} if name == "tables" else set())
 
 
-@pytest.mark.parametrize(("page", "names"), [("how-to/order", NAMES), ("reference/settings", losses.NAMES), ("formats", formats())])
+@pytest.mark.parametrize(
+    ("page", "names"), [("how-to/order", NAMES), ("reference/settings", losses.NAMES), ("formats", formats())]
+)
 def test_every_order_model_and_format_is_named(page, names):
     assert not [name for name in names if f"`{name}`" not in text(f"docs/{page}.md")]
 
