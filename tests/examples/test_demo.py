@@ -14,7 +14,7 @@ def test_demo(tmp_path):
     names = [line.split(" ")[0] for line in done.stdout.splitlines()]
     orders = ["no_shuffle", "sliding_window", "balanced", "shuffle_once"]
     assert [name for name in names if name in orders] == orders
-    question, _, answer = done.stdout.partition("Why not shuffle once? ")[2].partition("\n\n")[0].partition(" The copy ")
-    assert question.startswith("It writes a second copy")
-    assert answer.startswith("pays ")
+    answer = " ".join(done.stdout.partition("Why not shuffle once?")[2].split())
+    assert answer.startswith("It writes a second copy")
+    assert " The copy pays " in answer
     assert (tmp_path / "build" / "demo.html").read_text().startswith("<!DOCTYPE html>")
