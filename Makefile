@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo test check docs memcheck bench clean
+.PHONY: setup demo demo-postgres test check docs memcheck bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
 # Bytecode is written at first import, since packages hold ten times as much as is imported. Without stored bytecode,
@@ -39,6 +39,10 @@ $(BUILT): $(KERNEL)
 
 demo: setup
 	$(PY) examples/demo.py
+
+# Compiles the extension for a server from PyPI, and trains inside it.
+demo-postgres: setup
+	$(PY) examples/demo_postgres.py
 
 # Six processes, since most tests wait for a disk, a server, a compiler or their own processes: databases; PyTorch;
 # loaders, stores and damaged files; compiled programs; commands and memory measurements; the rest.

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from documents import ROOT, blocks, commands, languages
 
-from corgipile import cli, convert
-from corgipile.datasets import higgs_like
+from corgipile import cli
 
 IMAGES = """
 import io
@@ -24,26 +23,19 @@ table = pa.table({"image": column, "label": pa.array(np.arange(2000) // 200, pa.
 with pa.ipc.new_file("images.arrow", table.schema) as writer:
     writer.write_table(table, max_chunksize=100)
 """
-PYTORCH = """
-import warnings
-warnings.filterwarnings("ignore", message=".*pin_memory.*")
+README = """
+import numpy as np, pandas as pd
+rows = np.random.default_rng(0)
+label = np.arange(2000) // 1000
+frame = pd.DataFrame({"x": rows.normal(size=2000) + 3 * label, "y": rows.normal(size=2000), "label": label})
+frame.to_parquet("train.parquet")
 seen = []
-def augment(batch):
-    return batch
-def train(image, label):
-    seen.append(len(label))
-class Images:
-    targets = list(np.arange(8000) // 800)
-    def __len__(self):
-        return 8000
-    def __getitem__(self, at):
-        return at
-images = Images()
+def step(x, y):
+    seen.append(tuple(x.shape))
 """
-AFTER_PYTORCH = """
-assert sum(seen) == 5 * 2000, seen
-assert sum(len(batch) for batch in loader) == 8000
-dataset.load_state_dict(state)
+AFTER_README = """
+assert sum(rows for rows, _ in seen) == 5 * 2000 and {width for _, width in seen} == {2}
+assert model.score(frame[["x", "y"]], frame["label"]) > 0.9
 """
 FRAMEWORKS = """
 import torch
@@ -74,11 +66,11 @@ WholeBatches(model, arguments, train_dataset=dataset).train()
 
 
 def test_the_documents_have_no_blocks_that_nothing_runs():
-    sql = {"postgres/README.md": {"sh", "sql"}, "docs/server.md": {"sh", "sql"}}
-    every = {"sh", "python", "sql", "text", "output"}
-    run = {**sql, "README.md": every, "docs/sql.md": every}
+    usual, sql = {"sh", "python", "text", "output"}, {"sh", "sql"}
+    run = {"postgres/README.md": sql, "docs/server.md": sql}
+    run |= dict.fromkeys(("docs/sql.md", "docs/tutorials/sql.md"), usual | sql)
     for name, kinds in languages().items():
-        assert set(kinds) <= run.get(name, {"sh", "python", "text", "output"}), name
+        assert set(kinds) <= run.get(name, usual), name
     assert sum(map(len, languages().values())) > 10
 
 
@@ -92,14 +84,9 @@ def script(folder, *parts):
 
 
 def test_readme_in_python(tmp_path):
-    pytest.importorskip("torch")
-    after = "assert model.history[-1]['test_accuracy'] > 0.7\nassert batch['features'].shape[1] == 28\n"
-    script(tmp_path, blocks("README.md", "python")[0], after)
-
-
-def test_readme_in_pytorch(tmp_path):
-    pytest.importorskip("torch")
-    script(tmp_path, IMAGES, PYTORCH, *blocks("README.md", "python")[1:], AFTER_PYTORCH)
+    for module in ("torch", "sklearn", "pandas"):
+        pytest.importorskip(module)
+    script(tmp_path, README, *blocks("README.md", "python"), AFTER_README)
 
 
 def test_frameworks(tmp_path):
@@ -131,33 +118,21 @@ def test_pages(tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path / page)
         for line in (line for block in blocks(page, "sh") for line in commands(block)):
             assert line.startswith("corgipile ")
-            assert cli.main(shlex.split(line)[1:]) == 0, line
+            if not line.startswith("corgipile pg "):  # tests/postgres/test_documents.py runs these
+                assert cli.main(shlex.split(line)[1:]) == 0, line
     capsys.readouterr()
-
-
-def without_seconds(table):
-    """Return the cells of a table, but for what each epoch took, which is last."""
-    return [line.split()[:-1] for line in table.splitlines()]
 
 
 def test_readme_in_a_shell(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    higgs_like("higgs.arrow", 20_000, test="held_out.arrow", test_rows=1000)
-    higgs_like("sorted.arrow", 100_000)
-    convert("sorted.arrow", "higgs.parquet")
-    pq.write_table(pa.table({"x": np.arange(100.0), "label": np.arange(100) % 2}), "events.parquet")
-    monkeypatch.setenv("COLUMNS", "80")
+    pq.write_table(pa.table({"x": np.arange(2000) % 50 / 50, "label": np.arange(2000) // 1000}), "train.parquet")
     lines = [line for block in blocks("README.md", "sh") for line in commands(block)]
-    assert len(lines) > 8
+    assert len(lines) > 4
     for line in lines:
         words = shlex.split(line)
         if words[0] == "make":
             subprocess.run([*words, "--dry-run", "-C", str(ROOT)], check=True, capture_output=True)
-        elif words[:2] != ["corgipile", "pg"]:
+        else:
             assert words[0] == "corgipile"
             assert cli.main(words[1:]) == 0, line
-            printed = capsys.readouterr().out
-            if words[1] == "sql":
-                (shown,) = blocks("README.md", "output")
-                assert without_seconds(printed) == without_seconds(shown)
-    assert np.load("predictions.npy").shape == (1000,)
+    capsys.readouterr()

@@ -71,7 +71,7 @@ def test_the_description_shows_on_a_package_index(packed):
     facts = Parser().parsestr(packed[1])
     text = facts.get_payload()
     assert facts["Description-Content-Type"] == "text/markdown"
-    assert "Five minutes" in text
+    assert "A Parquet file from pandas" in text
     assert re.findall(r"\]\((?!https?://)", text) == []
     assert (ROOT / "README.md").read_text().count("](docs/orders.png)") == 1
 

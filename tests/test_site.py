@@ -43,7 +43,7 @@ def test_included_files_are_there():
 
 def test_readme_leads_to_the_guides():
     readme = text("README.md")
-    for page in ("index.md", "guide.md", "formats.md", "pytorch.md", "errors.md", "riffle.md"):
+    for page in ("start.md", "guide.md", "formats.md", "pytorch.md", "errors.md", "riffle.md"):
         assert f"(docs/{page})" in readme, page
 
 
@@ -65,7 +65,9 @@ def test_every_public_name_is_in_the_reference(name):
     assert not missing - ({"open"} if name == "tables" else set())
 
 
-@pytest.mark.parametrize(("page", "names"), [("guide", NAMES), ("guide", losses.NAMES), ("formats", formats())])
+@pytest.mark.parametrize(
+    ("page", "names"), [("how-to/order", NAMES), ("reference/settings", losses.NAMES), ("formats", formats())]
+)
 def test_every_order_model_and_format_is_named(page, names):
     assert not [name for name in names if f"`{name}`" not in text(f"docs/{page}.md")]
 

@@ -16,6 +16,7 @@ from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.ascending import sorted_columns
 from corgipile.tables.row_bytes import row_bytes
+from corgipile.tables.spans import flat, floats
 from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_list
 from corgipile.tables.unit_check import DEFAULT_MEMORY, check_decoding
 from corgipile.tables.views import Columns
@@ -176,14 +177,14 @@ def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, 
         return 0, {}
     batch, counts = table.take(rows, names), {}
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        bad = values.is_null().to_numpy(zero_copy_only=False)
+        bad = flat(values.is_null())
         if pa.types.is_floating(values.type):
-            bad = bad | ~np.isfinite(values.to_numpy(zero_copy_only=False).astype(np.float64))
+            bad = ~np.isfinite(floats(values).astype(np.float64))
         elif is_list(values.type) and pa.types.is_floating(values.type.value_type):
-            flat = values.flatten().to_numpy(zero_copy_only=False)
+            items = floats(values.flatten())
             lengths = [len(cell) if cell.is_valid else 0 for cell in values]
             bad = bad.copy()
-            bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(flat.astype(np.float64))]] = True
+            bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(items.astype(np.float64))]] = True
         if bad.any():
             counts[name] = int(bad.sum())
     return len(rows), counts

@@ -7,6 +7,7 @@ import pytest
 
 import corgipile as cp
 from corgipile.linear.estimators import CorgiClassifier
+from corgipile.tables import encoded
 
 ROWS = 300_000
 
@@ -28,6 +29,19 @@ def test_a_row_group_larger_than_the_memory_is_learnt_as_plain_rows_are(files, o
     packed, plain = (cp.train(path, **settings) for path in files[:2])
     assert packed.history[-1]["rows"] == ROWS
     assert (packed.coef == plain.coef).all()
+
+
+@pytest.mark.parametrize("order", ["auto", "no_shuffle"])
+def test_rows_are_unpacked_once_for_checks_and_epochs(files, tmp_path, order, monkeypatch):
+    pq.write_table(files[2], tmp_path / "t.parquet", row_group_size=100_000)
+    written, write = [], encoded._write_spill
+    monkeypatch.setattr(
+        encoded,
+        "_write_spill",
+        lambda table, columns, *rest: (written.append(columns), write(table, columns, *rest))[1],
+    )
+    cp.train(tmp_path / "t.parquet", epochs=2, order=order, memory="2MB")
+    assert [sorted(columns) for columns in written] == [["a", "b", "c", "label"]]
 
 
 def test_labels_given_beside_it(files):

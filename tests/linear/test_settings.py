@@ -124,7 +124,7 @@ def bounds(setting):
 
 
 def documented():
-    """Return the table of settings in docs/guide.md."""
+    """Return the table of settings in docs/reference/settings.md."""
     from corgipile.linear.estimators import CorgiClassifier  # noqa: PLC0415
 
     others = {"estimators": defaults(CorgiClassifier), "compare": defaults(cp.compare), "SQL": in_sql()}
@@ -139,6 +139,6 @@ def documented():
         yield f"| `{name}` | {'; '.join(cells)} | {bounds(one.setting)} | {one.setting.about} |"
 
 
-def test_the_guide_lists_them():
+def test_the_reference_lists_them():
     pytest.importorskip("sklearn")
-    assert "\n".join(documented()) + "\n" in (ROOT / "docs" / "guide.md").read_text()
+    assert "\n".join(documented()) + "\n" in (ROOT / "docs" / "reference" / "settings.md").read_text()

@@ -1,4 +1,4 @@
-"""The blocks of README and postgres/README that need a server run as they stand."""
+"""The blocks of postgres/README and docs that need a server run as they stand."""
 
 import os
 import shlex
@@ -35,7 +35,7 @@ def database(server):
     server.sql("DROP DATABASE documents")
 
 
-@pytest.mark.parametrize("document", ["README.md", "postgres/README.md", "docs/server.md"])
+@pytest.mark.parametrize("document", ["postgres/README.md", "docs/server.md", "docs/tutorials/sql.md"])
 def test_sql(server, database, document):
     found = blocks(document, "sql")
     assert found
@@ -49,7 +49,7 @@ def test_shell(server, monkeypatch, capfd):
     built, started = [], []
     monkeypatch.setattr(postgres, "install", built.append)
     monkeypatch.setattr(os, "execv", lambda program, words: started.append(words))
-    found = [block for document in ("README.md", "docs/server.md") for block in blocks(document, "sh")]
+    found = [block for document in ("docs/server.md", "docs/tutorials/sql.md") for block in blocks(document, "sh")]
     lines = [line for block in found for line in commands(block) if "corgipile pg" in line]
     assert len(lines) > 2
     for line in lines:

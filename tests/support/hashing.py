@@ -1,4 +1,4 @@
-"""Text hashing in plain Python, by the rule of docs/guide.md."""
+"""Text hashing in plain Python, by the rule of docs/specs/hashed-features.md."""
 
 import numpy as np
 

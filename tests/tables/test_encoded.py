@@ -351,7 +351,7 @@ def test_damaged_files_never_crash_when_unpacked(folder, damage, rows_of, surviv
 def test_rows_that_are_missing_are_no_table(tmp_path, rows_of, monkeypatch):
     path, _ = write(tmp_path / "a", "parquet", rows_of(100), 30)
     batches = ParquetTable._batches
-    monkeypatch.setattr(ParquetTable, "_batches", lambda *a: list(batches(*a))[:-1])
+    monkeypatch.setattr(ParquetTable, "_batches", lambda *a, **k: list(batches(*a, **k))[:-1])
     with pytest.raises(CorruptFile, match="rows were decoded, but the file states 100"):
         unpack(ParquetTable(path), ["label"], tmp_path)
 

@@ -133,9 +133,7 @@ def search(given: SearchArguments) -> Search:  # noqa: D417 - arguments of Searc
             ``score`` and ``loss`` are means over labels.
         refit: Whether to train the best settings again on all rows, by `corgipile.train`.
         on_rows: Called with the numbers of trained rows in all epochs except the refit.
-        model, features, label, encode, text, interactions, hash_bits, ngrams, missing, epochs, learning_rate, step,
-            decay, l2, l1, max_norm, batch_size, average, intercept, memory, seed, standardize, order, on_bad, weight,
-            class_weight: As for `corgipile.train`, where a point does not set them. A default learning rate is lowered
+        settings: Arguments of `corgipile.train`, where a point does not set them. A default learning rate is lowered
             for each fold separately; a diverging grid rate is a result. Held-out rows have their ``weight``, never
             ``class_weight``; "balanced" uses the classes of the whole table.
 

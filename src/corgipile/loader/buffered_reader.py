@@ -138,7 +138,7 @@ class BufferedReader:
         """Return the table that is read; the first call writes a spill file if encoded rows must be unpacked."""
         table: Table = self.table
         if not self._way.spilled or self._kept:
-            return use_spilled(table, self.columns.sources) if self._way.ahead else table
+            return use_spilled(table, self.columns.sources)
         return unpack_shared(table, self.columns.sources, self.limit)
 
     @property

@@ -10,7 +10,7 @@ from corgipile.tables.io.remote import is_remote
 from corgipile.tables.io.shared_spill import expect_room
 from corgipile.tables.table import Table
 
-__all__ = ["AS_CUT", "ReadStrategy", "ahead_of", "choose_strategy", "warn_few", "wide_units"]
+__all__ = ["AS_CUT", "MAX_SOON", "ReadStrategy", "ahead_of", "choose_strategy", "warn_few", "wide_units"]
 
 MIXING_UNITS = 64  # units in memory that mix well
 MIN_LIBRARY_RATIO = 2  # smallest ratio of a budget to the decoding library's memory
@@ -18,6 +18,7 @@ DECODED_UNITS = 8  # units in memory during decoding: four at a time, encoded an
 SCAN_UNITS, MAX_SCANNING = 4, 1 / 4  # units in memory during a sequential scan; their share of a small budget
 # Rows in flight from a store: share of the budget, largest number of bytes, memory per byte with incoming responses.
 AHEAD_SHARE, MAX_AHEAD, ARRIVING = 1 / 6, 64 << 20, 2.4
+MAX_SOON = 8 << 30  # largest table that is fetched or unpacked in about a minute
 
 
 class ReadStrategy(NamedTuple):
@@ -86,7 +87,8 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
     if (units_fit and (share is None or share >= decoding_bytes + needed)) or table.spill is None:
         return ReadStrategy(decoding_bytes=decoding_bytes, units=units)
     crowded = share is not None and share < MIN_LIBRARY_RATIO * units.library  # one process unpacks for all
-    spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
+    quick = units.nbytes > SMALL and (units.pieces <= 2 or (units.total <= MAX_SOON and not is_remote(table)))
+    spilled = not order.sequential or quick or crowded
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
     if spilled:

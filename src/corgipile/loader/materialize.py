@@ -1,11 +1,11 @@
-"""Materialises remote columns once, before they are examined and trained on."""
+"""Materialises encoded columns once, before they are examined and trained on."""
 
 import contextlib
 from collections.abc import Sequence
 
 from corgipile.errors import WriteFailed
 from corgipile.loader.budget import DEFAULT_MEMORY
-from corgipile.loader.encoded import ReadStrategy, choose_strategy
+from corgipile.loader.encoded import MAX_SOON, ReadStrategy, choose_strategy
 from corgipile.orders import Order, Riffle
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, parse_bytes
@@ -16,22 +16,23 @@ from corgipile.tables.table import Table
 __all__ = ["bring", "should_materialize"]
 
 LABEL_PART = 1 / 16  # of an epoch's requests or bytes, that reading labels alone may cost
-REQUEST, MAX_SOON = 1 << 20, 8 << 30  # bytes of a request; largest table that is fetched in about a minute
+REQUEST = 1 << 20  # bytes of a request
 
 
 def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
-    """Unpack columns of a remote table if epochs would, or if they fit the memory; unknown names are ignored.
+    """Unpack columns if epochs would, those of a remote table also if they fit the memory; ignore unknown names.
 
     A full disk leaves the columns packed: a reader that needs a spill file raises the error.
     """
     schema_names = set(table.schema.names)
     names = [name for name in dict.fromkeys(columns) if name in schema_names]
-    if not names or not is_remote(table) or table.units(names) is None or table.spill is None:
+    if not names or table.units(names) is None or table.spill is None:
         return
     limit = DEFAULT_MEMORY if memory is None else parse_bytes(memory, whole=table.nbytes)
     with contextlib.suppress(WriteFailed):
         way = choose_strategy(table, Riffle(), names, limit)
-        if way.spilled or (way.units is not None and way.units.total <= limit):
+        fits = is_remote(table) and way.units is not None and way.units.total <= limit
+        if way.spilled or fits:
             unpack_shared(table, names, limit)
 
 

@@ -39,7 +39,7 @@ class GlobalBatches(Sized):
     by all ranks: fewer than ``world`` of them are visited twice, or none at all with ``drop_last``.
 
     All sizes and the memory are totals of all ranks, so they do not depend on their number. A rank has slots for its
-    own lanes only.
+    own lanes only, and lanes use all of the memory.
 
     Attributes:
         within: Order of a lane's rows; it gets this order's sizes.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile.errors import BadSchema
 from corgipile.quality.keys import MAX_CLASSES, MAX_FLOAT_CLASSES, Floats
 from corgipile.tables.scan import scan_column
-from corgipile.tables.spans import flat
+from corgipile.tables.spans import array_of, flat, floats
 from corgipile.tables.table import IntArray, Table, check_columns
 from corgipile.tables.values import as_type, value_type
 
@@ -69,7 +69,7 @@ class LabelTally:
         part = as_type(part, value_type(part.type))
         block = np.searchsorted(self._cuts, np.arange(start, start + len(part)), side="right") - 1
         if _is_number(part.type):
-            self._add_numbers(part.to_numpy(zero_copy_only=False), block)
+            self._add_numbers(floats(part), block)
             return
         coded = part.dictionary_encode(null_encoding="encode")
         names = ["null" if name is None else name for name in coded.dictionary.to_pylist()]
@@ -83,12 +83,12 @@ class LabelTally:
         if self.counts is None and self._classes.numeric:
             return
         classes = not fraction or bool((np.isfinite(values) & (values == np.floor(values))).all())
-        names, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
+        names, indices, counts = _distinct(values)
         self._count(list(names) if classes else None, counts)
         are_classes = self.counts is not None and len(self.counts) <= (MAX_FLOAT_CLASSES if fraction else MAX_CLASSES)
         self._classes.numeric = self._classes.numeric or not are_classes
         if not self._classes.numeric:
-            self._classes.add(self._codes_of(list(names))[indices.reshape(-1)], block)
+            self._classes.add(self._codes_of(list(names))[indices], block)
 
     def _count(self, names: list[Any] | None, counts: IntArray) -> None:
         """Count classes while there are few; None: these labels are not classes."""
@@ -213,6 +213,16 @@ class _Numbers:
     def range(self) -> tuple[float, float, float] | None:
         """Return the minimum, mean and maximum; None if all are missing."""
         return (self._min, self._mean, self._max) if self._known else None
+
+
+def _distinct(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Codes, IntArray]:
+    """Return the distinct values, the number of each value among them, and their counts; hashing beats sorting."""
+    if values.dtype.kind not in "iuf" or values.dtype == np.float16:
+        names, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return names, indices.reshape(-1), counts
+    coded = array_of(values).dictionary_encode()
+    indices = flat(coded.indices).astype(np.int64)
+    return flat(coded.dictionary), indices, np.bincount(indices, minlength=len(coded.dictionary))
 
 
 def _is_number(kind: pa.DataType) -> bool:

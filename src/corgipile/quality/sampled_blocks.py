@@ -12,6 +12,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.quality.keys import Floats, Keys
 from corgipile.sizes import whole
 from corgipile.tables import open as open_table
+from corgipile.tables.spans import flat, floats
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
 
 __all__ = ["HD", "cuts_of", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
@@ -232,7 +233,7 @@ def _measure(column: pa.Array, *, sampled: bool) -> Floats:
     if pa.types.is_nested(kind):
         known = _numbers(column.drop_null())
         numbers = np.full((rows, known.shape[1] if len(known) else 1), np.nan)
-        numbers[column.is_valid().to_numpy(zero_copy_only=False)] = known
+        numbers[flat(column.is_valid())] = known
         filled = _fill_missing(numbers)
         return filled / np.where((spread := filled.std(axis=0)) > 0, spread, 1)
     values = column.to_numpy(zero_copy_only=False)
@@ -252,7 +253,7 @@ def _numbers(column: pa.Array) -> Floats:
         items = items.flatten()
     if items is column or not len(column) or not (pa.types.is_integer(items.type) or pa.types.is_floating(items.type)):
         return np.array([np.ravel(row) for row in column.to_pylist()], np.float64)
-    values: Floats = items.to_numpy(zero_copy_only=False).astype(np.float64)
+    values: Floats = floats(items).astype(np.float64)
     return values.reshape(len(column), -1)
 
 

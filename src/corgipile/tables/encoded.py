@@ -19,7 +19,7 @@ from corgipile.sizes import format_bytes
 from corgipile.tables.checked import Checked
 from corgipile.tables.io.arriving import in_flight_of
 from corgipile.tables.io.pieces import Recent, pick
-from corgipile.tables.io.remote import is_remote, this_scan
+from corgipile.tables.io.remote import this_scan
 from corgipile.tables.io.shared_spill import shared
 from corgipile.tables.io.spill import Section, SpillFile, SpillWriter, check_room
 from corgipile.tables.location import Location
@@ -85,13 +85,14 @@ def unpack_shared(table: Table, columns: Sequence[str], memory: int | None = Non
         recent = _unpacked.setdefault(table, Recent(1))
     key = f"{table.place} {columns!r}"
     plain = recent.get(key, lambda: _open_shared(table, columns, folder, key, memory))
-    if is_remote(table):
-        record_spilled(table, columns, plain)
+    record_spilled(table, columns, plain)
     return plain
 
 
 def use_spilled(table: Table, columns: Sequence[str]) -> Table:
-    """Return the unpacked rows of a remote table if these columns are already spilled, else the table."""
+    """Return the unpacked rows of a table if these columns are already spilled, else the table."""
+    if table.units(columns) is None:
+        return table
     unpacked = table.unpacked(columns, use_spilled)
     return next(found for found in (unpacked, find_spilled(table, columns), table) if found is not None)
 

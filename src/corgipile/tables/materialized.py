@@ -1,4 +1,4 @@
-"""Registry of remote columns that are already in a spill file, so that reads use it."""
+"""Registry of columns that are already in a spill file, so that reads use it."""
 
 import weakref
 from collections.abc import Sequence

@@ -65,8 +65,8 @@ def open(  # noqa: A001 - reads as corgipile.open
             these. Many files form one table, in the order of the list, or sorted by name. Folders named ``key=value``
             above a file become columns, as in Hive and Spark partitions. Columns of many files match by name; numbers
             get the widest type, and untyped nulls the type of the other files. Or an object in memory: a pyarrow
-            table, a pandas or Polars data frame, an array (its rows become the column ``features``) or sparse matrix,
-            ``(X, y)`` with labels, a dictionary of arrays, a list of dictionaries, a structured array, a
+            table, a pandas or Polars data frame, an array or tensor (its rows become the column ``features``), a
+            sparse matrix, ``(X, y)`` with labels, a dictionary of arrays, a list of dictionaries, a structured array, a
             ``datasets.Dataset``, a ``pyarrow.dataset.Dataset``, an ``AnnData``, an h5py dataset, a Zarr array, a
             DuckDB relation, an object with ``__arrow_c_stream__``, or an iterator of record batches.
         label: For ``.npy`` features: the ``.npy`` file of labels, or one for each file of features.

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.tables.layout import IntArray, fixed_field, is_bytes, is_list, is_wide, item_bytes
 
-__all__ = ["Rows", "array_of", "flat", "objects", "places"]
+__all__ = ["Rows", "array_of", "flat", "floats", "objects", "places"]
 
 
 def places(column: pa.Array) -> tuple[IntArray, int]:
@@ -49,6 +49,18 @@ def flat(column: pa.Array) -> npt.NDArray[Any]:
         return np.empty(0, fixed[0])
     values = np.frombuffer(column.buffers()[1], fixed[0])
     return values[column.offset : column.offset + len(column)]
+
+
+def floats(column: pa.Array) -> npt.NDArray[Any]:
+    """Return numbers as `flat` does; as float64 with NaN for null, or times with NaT, if there are nulls.
+
+    Example:
+        >>> floats(pa.array([1, None], pa.int16()))
+        array([ 1., nan])
+    """
+    if column.null_count and pa.types.is_temporal(column.type):
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    return flat(column.cast(pa.float64(), safe=False).fill_null(float("nan")) if column.null_count else column)
 
 
 def array_of(values: npt.NDArray[Any]) -> pa.Array:

@@ -45,8 +45,8 @@ def anndata_table(
 ) -> ArraysTable:
     """Return the cells as rows: the matrix ``X`` and the columns of ``obs``, or those in ``columns``.
 
-    A dense matrix becomes a column of lists, a sparse matrix a pair: ``X_k`` (genes from 0) and ``X_v``. Categories
-    become Arrow dictionaries.
+    A dense matrix becomes a column of lists, a sparse matrix a pair: ``X_k`` (genes from 0) and ``X_v``
+    (floats). Categories become Arrow dictionaries.
 
     Args:
         root: The h5py or Zarr group.

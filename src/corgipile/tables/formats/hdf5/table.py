@@ -23,7 +23,8 @@ def hdf5_table(
 ) -> ArraysTable:
     """Open an HDF5 file, a column per dataset of equal length, or an AnnData file.
 
-    Fields of compound datasets are columns. Uncompressed numbers are read in place.
+    Fields of compound datasets are columns. Uncompressed numbers are read in place, gzip chunks by several threads;
+    h5py reads other filters and virtual datasets, one request at a time.
 
     Args:
         path: The file.

@@ -60,11 +60,11 @@ SUFFIXES = (".parquet", ".pq")
 SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
 MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
 MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
-BATCH_ROWS, BATCH_BYTES = coding.BATCH_ROWS, 1 << 17  # decoded at a time
+BATCH_ROWS, BATCH_BYTES, BATCH_PARTS = coding.BATCH_ROWS, 1 << 17, 32  # decoded at a time; of the bytes in flight
 MAX_REPEATS = 8  # plausible bytes of rows per byte of the first ones
 DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
 LEVEL_BYTES, MAX_WORST_BYTES = 4, 16 << 20  # bytes a row for nulls; a row group of longest values in memory
-TIDY_BYTES = 1 << 20  # decoded bytes after which freed pages are returned to the system
+TIDY_BYTES, TIDY_PARTS = 1 << 20, 2  # decoded bytes after which freed pages are returned to the system; likewise
 PARSED_RATIO = 11  # parsed bytes of a footer per stored byte
 _footers: Common[Any] = Common(8 << 20, lambda found: PARSED_RATIO * int(found.serialized_size))
 _decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))
@@ -285,23 +285,28 @@ class ParquetTable(Checked):
         found = (self._lengths.get((group, name), partial(read, self._chunks[name])) for name in wide)
         return list(itertools.chain.from_iterable(found))
 
-    def _batch_rows(self, names: Sequence[str]) -> int:
+    def _batch_rows(self, names: Sequence[str], limit: int = 0) -> int:
         width = sum(map(self._width, names))
-        return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1e-9))))
+        return max(1, min(BATCH_ROWS, int(max(BATCH_BYTES, limit // BATCH_PARTS) / max(width, 1e-9))))
 
-    def _batches(self, names: list[str], groups: range, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed."""
-        step = rows or self._batch_rows(names)
+    def _batches(
+        self, names: list[str], groups: range, rows: int | None = None, limit: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode columns of row groups page by page, ``rows`` at a time if only the first rows are needed.
+
+        ``limit``: bytes that may be in flight.
+        """
+        step = rows or self._batch_rows(names, limit)
         if isinstance(self._file, RemoteFile) and rows is None:
             source = Arriving(self._file, [self._ranges(i, names) for i in groups], this_scan().in_flight).source()
         else:
             source = self._file.source() if isinstance(self._file, RemoteFile) else None
-        yield from self._decoded_batches(names, groups, step, source)
+        yield from self._decoded_batches(names, groups, step, source, max(TIDY_BYTES, limit // TIDY_PARTS))
 
     def _sections(self, together: list[list[str]], groups: range, limit: int) -> Generator[Iterable[pa.RecordBatch]]:
         """Decode columns of row groups, one set of columns after another; remote ones decode while they arrive."""
         if not isinstance(self._file, RemoteFile):
-            yield from (self._batches(names, groups) for names in together)
+            yield from (self._batches(names, groups, limit=limit) for names in together)
             return
         parts = [(names, group) for names in together for group in groups]
         file = Arriving(self._file, [self._ranges(group, names) for names, group in parts], limit)
@@ -320,7 +325,9 @@ class ParquetTable(Checked):
         """Return the offsets and lengths of the column chunks of a row group."""
         return pages.chunk_ranges(self._file, [chunk for name in names for chunk in self._chunks_of(group, name)])
 
-    def _decoded_batches(self, names: list[str], groups: range, rows: int, source: Any) -> Iterator[pa.RecordBatch]:
+    def _decoded_batches(
+        self, names: list[str], groups: range, rows: int, source: Any, tidy: int = TIDY_BYTES
+    ) -> Iterator[pa.RecordBatch]:
         schema = pick(self.schema, names)
         with decoding(self._file.path):
             untyped = lambda: _footers.of(self, "untyped", lambda: coding.without_types(self._metadata))  # noqa: E731
@@ -329,7 +336,7 @@ class ParquetTable(Checked):
             decoded, lengths = 0, [(group, self._row_lengths(group, names)) for group in groups]
             for batch in coding.in_batches(file, names, lengths, rows):
                 batch.validate(full=True)
-                if (decoded := decoded + batch.nbytes) > TIDY_BYTES:
+                if (decoded := decoded + batch.nbytes) > tidy:
                     give_back()
                     decoded = 0
                 columns = [restore_type(batch.column(field.name), field.type) for field in schema]
