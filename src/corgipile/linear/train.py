@@ -11,10 +11,12 @@ from corgipile.linear.evaluation import measuring
 from corgipile.linear.group_training import train_groups
 from corgipile.linear.label_training import check_model, train_labels
 from corgipile.linear.model import Model
-from corgipile.linear.problem import open_nonempty, order_of, prepare
+from corgipile.linear.newton_training import MAX_PASSES, NewtonTraining
+from corgipile.linear.newton_training import check_settings as check_newton
+from corgipile.linear.problem import open_nonempty, order_of, prepare, widened
 from corgipile.linear.ranks import Ranks, order_for, rank_settings, shard_of
 from corgipile.linear.saving import MODEL
-from corgipile.linear.schedule import schedule_of
+from corgipile.linear.schedule import choose_step, schedule_of
 from corgipile.linear.training import Training
 from corgipile.loader.cached_rows import max_cached_bytes
 from corgipile.losses import loss_of
@@ -184,6 +186,9 @@ def _saver(given: TrainArguments) -> Callable[[Model], object] | None:
 def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
     if loss_of(given.model).numbers and given.classes is not None:
         raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
+    if given.solver == "newton":
+        check_newton(given)
+        return _train_newton(given if ranks is None else rank_settings(given, ranks))
     dual = given.solver == "dual"
     check_settings(given)
     past = given.warm_start
@@ -221,6 +226,27 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
         save = _saver(given) if ranks is None or not ranks.rank else None
         with measuring(held_out, task) as measure:
             return training.run(given.epochs, measure, given.callback, save)
+
+
+def _train_newton(given: TrainArguments) -> Model:
+    """Train one model by Newton's method."""
+    past, standardize = given.warm_start, given.standardize if given.l2 else True
+    opened, held_out = _split(_opened(given), given)
+    if given.save is not None:
+        check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
+    exact = replace(given, standardize=standardize)  # without a penalty, the scale of features changes nothing
+    task = prepare(opened, exact, classes=given.classes, past=past, on_bad=given.on_bad)
+    task = replace(task, inputs=widened(task.inputs, task.source))
+    if not given.l2:
+        task = replace(task, standardize=False, scaling=None)
+    with task.feeder("no_shuffle", given.memory, given.seed, keep=True) as feeder:
+        task = task.with_statistics(feeder)
+        params = task.params(given, feeder, choose_step(given, given.model, past).name)
+        training, epochs = NewtonTraining(task, feeder, given, past, params), given.epochs
+        if not list(changed(given, ["epochs"])):
+            epochs = MAX_PASSES
+        with measuring(held_out, task) as measure:
+            return training.run(epochs, measure, given.callback, _saver(given))
 
 
 def _opened(given: TrainArguments) -> Table:

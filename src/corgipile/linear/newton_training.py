@@ -1,0 +1,269 @@
+"""Training to the optimum by Newton's method: each pass sums the loss and its derivatives over all rows."""
+
+import warnings
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from corgipile.errors import BadArgument, ConvergenceWarning
+from corgipile.linear import passes
+from corgipile.linear.fit import Meter, Trainer
+from corgipile.linear.model import Model
+from corgipile.linear.newton import GRADIENT, GRAM, TRIANGLE, Doubles, Factor, Newton, Space, Sums
+from corgipile.linear.newton import factor_gram, factor_rows
+from corgipile.linear.problem import Record, Task
+from corgipile.linear.scaling import Learnt, Scaling
+from corgipile.linear.sgd import Step
+from corgipile.linear.sparse import Sparse
+from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.losses import loss_of
+from corgipile.settings import TrainArguments, changed, declared
+from corgipile.suggestions import listed
+
+__all__ = ["MAX_PASSES", "NewtonTraining", "check_settings"]
+
+NEWTON_SETTINGS = {
+    "model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize",
+    "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "callback", "on_rows", "text",
+    "interactions", "hash_bits", "ngrams", "weight", "class_weight", "warm_start",
+}  # fmt: skip
+KINDS = ("linear", "logistic", "softmax", "ovr_logistic", "poisson", "huber", "squared_hinge")
+SEPARABLE = ("logistic", "softmax", "ovr_logistic")
+MAX_COEFFICIENTS = 4096  # of all outputs, with intercepts: their matrix of second derivatives is in memory
+MAX_PASSES = 100  # where epochs is not given
+CENTER_ROWS = 256  # the first centre of features is the mean of so many rows
+TOLERANCE = 1e-12  # expected decrease of the objective, relative to it, at which training ends
+SMALL_STEP = 1e-11  # relative size of a step at which it ends too
+REFINED = 1e-8  # relative size of a correction of least squares whose own error is within float64's digits
+ILL = 1e-10  # relative pivot of least squares below which rows are rotated instead of multiplied
+DEPENDENT = 1e-12  # relative pivot of a weight that others determine
+DEPENDENT_ROWS = 64  # the same for rotated rows, in units of their precision
+MIN_LENGTH = 2.0**-20  # shortest step, relative to the full one
+ROUNDING = 1e-13  # of the objective
+UNBOUNDED_STEP = 0.1  # a last step that changes scores by this much shows weights that grow for ever
+BLEND_FACTOR, MIN_BLEND = 10, 1e-3  # by which the share of bounding parabolas falls from pass to pass
+
+
+def check_settings(given: TrainArguments) -> None:
+    """Raise BadArgument for a setting that Newton's method does not have, or a loss without second derivatives."""
+    for name, got in changed(given, [name for name in declared(type(given)) if name not in NEWTON_SETTINGS]):
+        raise BadArgument(f"{name} needs solver='sgd', got {got} with solver='newton'")
+    if loss_of(given.model).name not in KINDS:
+        raise BadArgument(f"with solver='newton' model must be one of {', '.join(KINDS)}, got {given.model!r}")
+
+
+class Point(NamedTuple):
+    """Weights whose objective is known, and the step from them."""
+
+    weights: Doubles
+    objective: float
+    step: Doubles
+
+
+class NewtonTraining(Trainer):
+    """A training run by Newton's method with halved steps, after the records of a warm start.
+
+    Least squares need one pass for the solution and a second one to correct its rounding. If features are nearly
+    dependent, a pass of Householder reflections of the rows replaces the first solution.
+    """
+
+    def __init__(
+        self, task: Task, feeder: BufferedReader, given: TrainArguments, past: Model | None, params: Record
+    ) -> None:
+        super().__init__(task, feeder, params | {"solver": given.solver}, past.history if past else (), given.on_rows)
+        self._past, self._tolerance = past, given.tolerance
+        self.newton = Newton(
+            task.kind,
+            task.inputs,
+            task.classes,
+            intercept=task.intercept,
+            on_bad=task.on_bad,
+            class_weight=task.class_weight,
+        )
+        count = self.newton.outputs * self.newton.width
+        if count > MAX_COEFFICIENTS:
+            per = f"{self.newton.outputs} x " * (self.newton.outputs > 1)
+            raise BadArgument(
+                f"solver='newton' needs at most {MAX_COEFFICIENTS} coefficients, got {per}{self.newton.width}; "
+                "use solver='sgd', or 'dual' for logistic, ovr_logistic and squared_hinge"
+            )
+        self._space: Space | None = None
+        self._weights = np.zeros((self.newton.outputs, self.newton.width))
+        self._quadratic = self.newton.loss.name == "linear"
+        self._what, self._blend, self._length, self._done = GRAM, 1.0, 1.0, False
+        self._best: Point | None = None
+        self._factor: Factor | None = None
+        self._gap, self._epochs, self._ill = np.inf, 0, False  # ill: too near to dependent for corrections
+
+    def _epoch(self, epoch: int, *, last: bool) -> Record:
+        meter, first = Meter(self._feeder), self._space is None
+        sums = self._pass(epoch)
+        passes.check_figures(sums.figures, self.newton, self._feeder)
+        rows, penalty = sums.figures.rows, self._penalty()
+        objective = float(sums.loss / rows + (penalty * self._weights**2).sum() / 2)
+        self._epochs += 1
+        self._advance(self._recentred(sums) if first else sums, objective, first=first)
+        return meter.record(epoch, self.task.kind, sums.figures, self.newton.skipped, objective=objective)
+
+    def _pass(self, epoch: int) -> Sums:
+        """Return the sums over all rows at the current weights."""
+        task, newton = self.task, self.newton
+        steps = passes.steps(self._feeder, newton.inputs, task.label, task.weight, epoch)
+        first = next(steps)
+        start = self._space is None and self._past is None
+        if self._space is None:
+            self._space = Space(_center(first, task), np.ones(task.inputs.width), task.intercept)
+            if self._past is not None:
+                self._weights = self._space.weights(self._past.coef, self._past.intercept)
+                self._weights -= self._weights.mean(axis=0) if newton.loss.name == "softmax" else 0
+        with newton.summing(self._what, self._weights, self._space, start=start, blend=self._blend):
+            for step in chain([first], steps):
+                newton.learn(*step)
+                self._on_rows(len(step.visit))
+        return newton.sums()
+
+    def _penalty(self) -> Doubles:
+        """Return the second derivatives of the L2 penalty: it is on the weights of features as SGD would scale them."""
+        width, l2 = self.task.inputs.width, float(self._params["l2"])
+        if self._space is None or not l2:
+            return np.zeros(self.newton.width)
+        scaling = self.task.scaling or Scaling.none(width)
+        return np.concatenate([np.zeros(int(self.task.intercept)), l2 * (self._space.factor * scaling.scale) ** 2])
+
+    def _recentred(self, sums: Sums) -> Sums:
+        """Move to the space of features with mean 0 and size 1; return the sums there."""
+        before = self._space
+        assert before is not None  # noqa: S101 - for the type checker: a pass sets it
+        self._space, shift = before.moved(sums.matrices[: self.newton.outputs].sum(axis=0), sums.figures.rows)
+        weights = self._weights * np.concatenate(
+            [np.ones(int(self.task.intercept)), before.factor / self._space.factor]
+        )
+        if self.task.intercept:
+            weights[:, 0] += self._weights[:, 1:] @ shift
+        self._weights = weights
+        return before.change(self._space, shift, sums)
+
+    def _advance(self, sums: Sums, objective: float, *, first: bool) -> None:
+        """Take the next step, or a shorter one if the last did not decrease the objective."""
+        best, rows = self._best, sums.figures.rows
+        if best is not None and not self._quadratic and not objective <= best.objective + ROUNDING * abs(objective):
+            self._halve(best)
+            return
+        penalty = self._penalty() * rows
+        gradient, last = sums.gradient + penalty * self._weights, None if best is None else best.step
+        if not sums.wrong and not penalty.any() and self.newton.loss.name in SEPARABLE:
+            self._finish("perfect separation: the model is right on all rows, and larger weights would lower the loss")
+            return
+        step = self._step(sums, gradient, penalty, first=first)
+        if step is None:
+            return
+        self._gap = float(abs((gradient * step).sum()) / 2 / rows / (objective or 1))
+        self._best, self._length = Point(self._weights, objective, step), 1.0
+        size = float(np.abs(step).max() / (np.abs(self._weights).max() or 1))
+        if self._quadratic:
+            self._refine(step, size, last)
+            return
+        self._weights = self._weights + step
+        begins = first and self._past is None
+        if not begins and (self._gap <= (self._tolerance or TOLERANCE) or size <= SMALL_STEP):
+            self._done = True
+            if np.abs(step).max() > UNBOUNDED_STEP:
+                worst = np.abs(step).max(axis=0) > np.abs(step).max() / 2
+                self._finish(f"quasi-complete separation: the weights of {self._names(worst)} grow without bound")
+        elif not first:
+            self._blend = self._blend / BLEND_FACTOR if self._blend > MIN_BLEND else 0.0
+
+    def _step(self, sums: Sums, gradient: Doubles, penalty: Doubles, *, first: bool) -> Doubles | None:
+        """Return the step by the sums; None if rows must be rotated for it."""
+        newton, tolerance = self.newton, ILL if self._quadratic else DEPENDENT
+        if self._what == TRIANGLE:
+            precision = DEPENDENT_ROWS * float(np.finfo(newton.inputs.dtype).eps)
+            self._factor, step = factor_rows(sums.matrices[0].copy(), penalty, self._weights[0], precision)
+            self._note_dependent(self._factor)
+            self._what, self._ill = GRADIENT, self._factor.least**2 < ILL
+            return step[None, :]
+        if self._what == GRAM:
+            self._factor = factor_gram(sums.matrices, newton.outputs, penalty, tolerance)
+            constant = np.diag(sums.matrices[: newton.outputs].sum(axis=0)) == 0
+            unclear = self._factor.aliased.reshape(newton.outputs, -1) & ~constant
+            if self._quadratic and (unclear.any() or self._factor.least < ILL):
+                self._what = TRIANGLE
+                return None
+            if first:
+                self._note_dependent(self._factor)
+            self._what = GRADIENT if self._quadratic else GRAM
+        assert self._factor is not None  # noqa: S101 - for the type checker: the first pass sets it
+        return -self._factor.solve(gradient)
+
+    def _refine(self, step: Doubles, size: float, last: Doubles | None) -> None:
+        """Take a step of least squares: the solution, or a correction of its rounding."""
+        if last is not None:
+            grows = self._epochs > 2 and np.abs(step).max() > np.abs(last).max() / 2
+            self._done = bool(self._ill or grows or size <= REFINED or self._gap <= (self._tolerance or 0))
+            if self._ill or grows:
+                return
+        self._weights = self._weights + step
+
+    def _halve(self, best: Point) -> None:
+        self._length /= 2
+        self._blend = min(1.0, self._blend * BLEND_FACTOR + MIN_BLEND)
+        self._done = self._length < MIN_LENGTH
+        self._weights = best.weights + (0.0 if self._done else self._length) * best.step
+
+    def _finish(self, text: str) -> None:
+        self._done = True
+        self._warn(f"{text}; use l2= above 0")
+
+    def _warn(self, text: str) -> None:
+        self.task.note(text)
+        warnings.warn(text, ConvergenceWarning, stacklevel=6)
+
+    def _note_dependent(self, factor: Factor) -> None:
+        """Warn of features that others determine: their coefficients stay as they were, at first 0."""
+        aliased = factor.aliased.reshape(self.newton.outputs, -1).any(axis=0)
+        if aliased.any():
+            noun = "columns are" if aliased.sum() > 1 else "column is"
+            self._warn(
+                f"collinear {noun} {self._names(aliased)}: constant, or a sum of columns before; the coefficient is 0"
+            )
+
+    def _names(self, chosen: npt.NDArray[np.bool_]) -> str:
+        """Return the names of some weights."""
+        model = self._current_model()
+        names = model.names or [f"{self.task.inputs.name}[{at}]" for at in range(model.width)]
+        return listed([name for name, on in zip(["(intercept)"] * self.task.intercept + [*names], chosen) if on])
+
+    def _stops(self, record: Record) -> bool:
+        return self._done
+
+    def _note_outcome(self) -> None:
+        if self._done or not self._epochs:
+            return
+        if self._length < 1 and self._best is not None:
+            self._weights = self._best.weights
+        if self._epochs > 1 and not self._quadratic:
+            self._warn(
+                f"no convergence after {self._epochs} passes: a step would lower the objective by {self._gap:.2g} of "
+                f"itself, tolerance={self._tolerance or TOLERANCE:g}; use more epochs, or l2= above 0"
+            )
+
+    def _current_model(self) -> Model:
+        space, task, learnt = self._space, self.task, None
+        coef, bias = (self._weights, self._weights[:, 0]) if space is None else space.unscaled(self._weights)
+        if space is None:
+            coef = coef[:, int(task.intercept) :]
+        if task.scaling is not None:
+            learnt = Learnt(task.scaling, *task.scaling.unfold(coef, bias))
+        return Model(task.kind, coef, bias, task.classes, self._params, self.history, learnt)
+
+
+def _center(step: Step, task: Task) -> Doubles:
+    """Return a first centre of dense features: the mean of a few rows; it only keeps sums from losing digits."""
+    center = np.zeros(task.inputs.width)
+    if isinstance(step.rows, Sparse) or not task.intercept:
+        return center
+    rows = step.rows[step.visit[:CENTER_ROWS]].reshape(-1, len(center)).astype(np.float64)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return np.asarray(rows.mean(axis=0)) if len(rows) else center
