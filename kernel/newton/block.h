@@ -5,56 +5,81 @@
 enum { CP(wide) = CP_VECTOR / 8 };
 typedef double CP(vector) __attribute__((vector_size(CP_VECTOR)));
 
-/* Add the row of `lane->row` to the open block. */
-static void CP(place)(const cp_newton *s, cp_newton_lane *a)
-{
-    for (int64_t q = 0; q < s->padded; q += CP_NEWTON_PANEL)
-        memcpy(a->z + q * CP_NEWTON_ROWS + a->filled * CP_NEWTON_PANEL, a->row + q, CP_NEWTON_PANEL * sizeof *a->z);
-}
+/* Write the z of a row of the open block: (number - center) * factor. */
+#define CP_NEWTON_PLACE(name, real) \
+    static inline __attribute__((always_inline)) void CP(name)(const cp_newton *s, cp_newton_lane *a, \
+                                                               const real *restrict x) \
+    { \
+        for (int64_t q = 0; q < s->form.features; q += CP_NEWTON_PANEL, x += CP_NEWTON_PANEL) { \
+            double *restrict z = a->z + q * CP_NEWTON_ROWS + a->filled * CP_NEWTON_PANEL; \
+            const double *restrict center = s->center + q, *restrict factor = s->factor + q; \
+            const int64_t n = s->form.features - q; \
+            for (int c = 0; n >= CP_NEWTON_PANEL && c < CP_NEWTON_PANEL; c++) \
+                z[c] = ((double)x[c] - center[c]) * factor[c]; \
+            for (int c = 0; n < CP_NEWTON_PANEL && c < n; c++) \
+                z[c] = ((double)x[c] - center[c]) * factor[c]; \
+        } \
+    }
+CP_NEWTON_PLACE(place_f32, float)
+CP_NEWTON_PLACE(place_f64, double)
+#undef CP_NEWTON_PLACE
 
-/* Write z of a row to `lane->row`. Returns a status. */
-static int CP(read_row)(const cp_newton *s, cp_newton_lane *a, const void *x, const int32_t *index, int64_t n)
+/* Write a sparse row by way of `lane->row`, which is 0 before and after. Returns a status. */
+static int CP(place_sparse)(const cp_newton *s, cp_newton_lane *a, const void *x, const int32_t *index, int64_t n)
 {
-    const double *restrict center = s->center, *restrict factor = s->factor;
-    const int64_t features = s->form.features;
-    double *restrict z = a->row + s->offset;
-    int bad = 0, status = s->form.sparse ? cp_check_indices(index, n, features) : CP_SGD_OK;
+    const int status = cp_check_indices(index, n, s->form.features);
     if (status)
         return status;
-    a->row[0] = 1; /* without an intercept, the first feature follows */
-    if (s->form.sparse) {
-        for (int64_t j = 0; j < features; j++)
-            z[j] = -center[j] * factor[j];
-        for (int64_t i = 0; i < n; i++) {
-            const double value = s->form.bytes == 4 ? (double)((const float *)x)[i] : ((const double *)x)[i];
-            z[index[i]] = (value - center[index[i]]) * factor[index[i]];
-        }
-    } else if (s->form.bytes == 4)
-        for (int64_t j = 0; j < features; j++)
-            z[j] = ((double)((const float *)x)[j] - center[j]) * factor[j];
-    else
-        for (int64_t j = 0; j < features; j++)
-            z[j] = (((const double *)x)[j] - center[j]) * factor[j];
-    for (int64_t j = 0; j < features; j++)
-        bad |= !(z[j] - z[j] == 0);
-    return bad ? CP_SGD_BAD_VALUE : CP_SGD_OK;
+    for (int64_t i = 0; i < n; i++)
+        a->row[index[i]] = s->form.bytes == 4 ? (double)((const float *)x)[i] : ((const double *)x)[i];
+    CP(place_f64)(s, a, a->row);
+    for (int64_t i = 0; i < n; i++)
+        a->row[index[i]] = 0;
+    return CP_SGD_OK;
 }
 
-/* Write the margins of the block's rows for one output. */
-static void CP(margins)(const cp_newton *s, const cp_newton_lane *a, const double *restrict w, double *margin)
+/* Write the margins of the block's rows from `first` on for one output. */
+static inline void CP(margins)(const cp_newton *s, const cp_newton_lane *a, int64_t first, const double *w,
+                               double *margin)
 {
-    for (int64_t r = 0; r < a->filled; r++) {
-        double sum[CP_NEWTON_PANEL] = {0};
-        for (int64_t q = 0; q < s->padded; q += CP_NEWTON_PANEL) {
-            const double *restrict z = a->z + q * CP_NEWTON_ROWS + r * CP_NEWTON_PANEL;
-            for (int c = 0; c < CP_NEWTON_PANEL; c++)
-                sum[c] += w[q + c] * z[c];
-        }
-        for (int half = CP_NEWTON_PANEL / 2; half > 0; half /= 2)
-            for (int c = 0; c < half; c++)
-                sum[c] += sum[c + half];
-        margin[r] = sum[0];
+    enum { parts = CP_NEWTON_PANEL / CP(wide) };
+    for (int64_t r = first; r < a->filled; r++) {
+        CP(vector) sum[parts] = {{0}}, x, y;
+        double t[CP_NEWTON_PANEL];
+        for (int64_t q = 0; q < s->padded; q += CP_NEWTON_PANEL)
+            for (int v = 0; v < parts; v++) {
+                memcpy(&x, w + q + v * CP(wide), sizeof x);
+                memcpy(&y, a->z + q * CP_NEWTON_ROWS + r * CP_NEWTON_PANEL + v * CP(wide), sizeof y);
+                sum[v] += x * y;
+            }
+        memcpy(t, sum, sizeof t);
+        margin[r] = (((t[0] + t[8]) + (t[4] + t[12])) + ((t[2] + t[10]) + (t[6] + t[14])))
+                    + (((t[1] + t[9]) + (t[5] + t[13])) + ((t[3] + t[11]) + (t[7] + t[15])));
     }
+}
+
+/* Add rows of a chunk to the open block, with their margins. Returns whether all are sound: a number that is not finite
+ * makes a margin so. */
+static __attribute__((noinline)) int CP(take)(const cp_newton *s, cp_newton_lane *a, const cp_chunk *c, int64_t from,
+                                              int64_t n)
+{
+    const int64_t first = a->filled;
+    int status = CP_SGD_OK, bad = 0;
+    for (int64_t i = from; i < from + n; i++, a->filled++) {
+        a->label[a->filled] = c->label[i];
+        a->weight[a->filled] = c->weight[i];
+        if (s->form.sparse)
+            status |= CP(place_sparse)(s, a, c->row[i], c->index[i], c->length[i]);
+        else if (s->form.bytes == 4)
+            CP(place_f32)(s, a, (const float *)(const void *)c->row[i]);
+        else
+            CP(place_f64)(s, a, (const double *)(const void *)c->row[i]);
+    }
+    for (int64_t k = 0; k < s->form.outputs; k++)
+        CP(margins)(s, a, first, s->weights + k * s->padded, a->slope + k * CP_NEWTON_ROWS);
+    for (int64_t r = first; r < a->filled; r++)
+        bad |= !(a->slope[r] - a->slope[r] == 0);
+    return !status && !bad;
 }
 
 /* Add slope z of the block's rows to the gradient: by blocks, or, `exact`, row by row with the rounding of products
@@ -148,8 +173,6 @@ static void CP(rotate)(const cp_newton *s, cp_newton_lane *a)
 static __attribute__((noinline)) void CP(sum_block)(const cp_newton *s, cp_newton_lane *a)
 {
     const int64_t outputs = s->form.outputs;
-    for (int64_t k = 0; k < outputs; k++)
-        CP(margins)(s, a, s->weights + k * s->padded, a->slope + k * CP_NEWTON_ROWS);
     cp_newton_points(s, a);
     for (int64_t k = 0; k < outputs; k++) {
         double *slope = a->slope + k * CP_NEWTON_ROWS, *high = a->high + k * s->padded, *low = a->low + k * s->padded;

@@ -176,7 +176,7 @@ static inline int cp_newton_isa(void)
 #define CP_NEWTON_CALL(s, name, ...) cp_newton_##name##_base(__VA_ARGS__)
 #endif
 
-/* Begin a pass at weights [outputs][width], the intercept first. */
+/* Begin a pass at weights [outputs][width], the intercept last. */
 static inline void cp_newton_begin(cp_newton *s, enum cp_newton_matrix pass, int start, double blend,
                                    const double *weights, const double *center, const double *factor)
 {
@@ -210,24 +210,44 @@ static inline int cp_newton_refuse(const cp_newton *s, cp_newton_lane *a, int st
     return 0;
 }
 
+/* Return the flaw of row i of the chunk, which is the open block's last. */
+static inline int cp_newton_flaw(const cp_newton *s, const cp_newton_lane *a, const cp_chunk *c, int64_t i)
+{
+    int status = s->form.sparse ? cp_check_indices(c->index[i], c->length[i], s->form.features) : CP_SGD_OK;
+    for (int64_t j = 0; !status && j < s->form.features; j++) {
+        const int64_t column = j % CP_NEWTON_PANEL;
+        const double z = a->z[(j - column) * CP_NEWTON_ROWS + (a->filled - 1) * CP_NEWTON_PANEL + column];
+        status = z - z == 0 ? CP_SGD_OK : CP_SGD_BAD_VALUE;
+    }
+    return status;
+}
+
+/* Add rows of a chunk one by one; the first is number `at` of the call. Returns whether the pass may go on. */
+static inline int cp_newton_sift(const cp_newton *s, cp_newton_lane *a, const cp_chunk *c, int64_t at)
+{
+    for (int64_t i = 0, status; i < c->n; i++) {
+        if (CP_NEWTON_CALL(s, take, s, a, c, i, 1) || !(status = cp_newton_flaw(s, a, c, i)))
+            continue;
+        a->filled--;
+        if (!cp_newton_refuse(s, a, (int)status, at + i))
+            return 0;
+    }
+    return 1;
+}
+
 /* Add the visits `from` to `to`, which are of one block, to a lane. Returns whether the pass may go on. */
 static inline int cp_newton_add_block(const cp_newton *s, cp_newton_lane *a, const cp_rows *r, int64_t from,
                                       int64_t to, cp_chunk *c)
 {
     for (int64_t at = from; at < to; at++) {
+        const int64_t filled = a->filled;
         cp_prepare(&s->form, r, at, to - at, c);
-        for (int64_t i = 0; i < c->n; i++, at++) {
-            int status = CP_NEWTON_CALL(s, read_row, s, a, c->row[i], c->index[i], c->length[i]);
-            if (status) {
-                if (!cp_newton_refuse(s, a, status, at))
-                    return 0;
-                continue;
-            }
-            a->label[a->filled] = c->label[i];
-            a->weight[a->filled] = c->weight[i];
-            CP_NEWTON_CALL(s, place, s, a);
-            a->filled++;
+        if (!CP_NEWTON_CALL(s, take, s, a, c, 0, c->n)) {
+            a->filled = filled;
+            if (!cp_newton_sift(s, a, c, at))
+                return 0;
         }
+        at += c->n;
         if (at < to && !cp_newton_refuse(s, a, c->status, at))
             return 0;
     }

@@ -1,8 +1,8 @@
 /* The state of one linear model in Newton's method, in one block of memory that the host allocates.
  *
  * A pass sums over rows, at the current weights, the loss, the gradient and, if asked, the second derivatives: for each
- * pair of outputs the products of features z with a curvature, sum of h z z'. z is 1 for the intercept, then the
- * features, shifted by `center` and multiplied by `factor`.
+ * pair of outputs the products of features z with a curvature, sum of h z z'. z holds the features, shifted by `center`
+ * and multiplied by `factor`, then a 1 for the intercept.
  *
  * Rows are dealt in blocks to lanes, by their place in the pass: lane l sums the blocks l, l + lanes, ... So sums do
  * not depend on how rows are split into calls, or on the number of threads that fill lanes. */
@@ -52,8 +52,8 @@ typedef struct {
     enum cp_newton_matrix pass;
     int start, skip, isa;                    /* start: the first step, from weights of zero */
     cp_newton_terms terms;
-    int64_t offset, width, padded, pairs, lanes; /* offset: 1 with an intercept; width: columns of z */
-    double *weights, *center, *factor;       /* [outputs][padded]; [features] */
+    int64_t width, padded, pairs, lanes;     /* width: columns of z */
+    double *weights, *center, *factor;       /* [outputs][padded]; by columns of z: [padded] */
     cp_newton_lane *lane;
 } cp_newton;
 
@@ -98,25 +98,25 @@ static inline cp_newton_sizes cp_newton_layout(const cp_newton_shape *shape)
 
 static inline size_t cp_newton_size(const cp_newton_shape *shape) { return cp_newton_layout(shape).size; }
 
-static inline double *cp_newton_take(double **free, int64_t count)
+static inline double *cp_newton_take(double **space, int64_t count)
 {
-    double *at = *free;
-    *free += count;
+    double *at = *space;
+    *space += count;
     return at;
 }
 
-static inline void cp_newton_lane_init(const cp_newton *s, cp_newton_lane *a, double **free)
+static inline void cp_newton_lane_init(const cp_newton *s, cp_newton_lane *a, double **space)
 {
     const int64_t k = s->form.outputs;
-    a->z = cp_newton_take(free, s->padded * CP_NEWTON_ROWS);
-    a->scaled = cp_newton_take(free, CP_NEWTON_PANEL * CP_NEWTON_ROWS);
-    a->slope = cp_newton_take(free, k * CP_NEWTON_ROWS);
-    a->curve = cp_newton_take(free, k * CP_NEWTON_ROWS);
-    a->pair = cp_newton_take(free, CP_NEWTON_ROWS);
-    a->row = cp_newton_take(free, 3 * s->padded);
-    a->high = cp_newton_take(free, k * s->padded);
-    a->low = cp_newton_take(free, k * s->padded);
-    a->matrix = cp_newton_take(free, s->pairs * s->padded * s->padded);
+    a->z = cp_newton_take(space, s->padded * CP_NEWTON_ROWS);
+    a->scaled = cp_newton_take(space, CP_NEWTON_PANEL * CP_NEWTON_ROWS);
+    a->slope = cp_newton_take(space, k * CP_NEWTON_ROWS);
+    a->curve = cp_newton_take(space, k * CP_NEWTON_ROWS);
+    a->pair = cp_newton_take(space, CP_NEWTON_ROWS);
+    a->row = cp_newton_take(space, 3 * s->padded);
+    a->high = cp_newton_take(space, k * s->padded);
+    a->low = cp_newton_take(space, k * s->padded);
+    a->matrix = cp_newton_take(space, s->pairs * s->padded * s->padded);
 }
 
 /* Initialise the state in zeroed memory, 64-byte aligned. */
@@ -126,24 +126,28 @@ static inline void cp_newton_init(cp_newton *s, const cp_newton_shape *shape)
     const int64_t classes = cp_loss_per_class(shape->loss) ? shape->outputs : 2;
     char *memory = (char *)s + cp_round_up(sizeof *s, CP_LINE);
     s->lane = (cp_newton_lane *)memory;
-    double *free = (double *)(memory + cp_round_up(sizes.lanes * (int64_t)sizeof(cp_newton_lane), CP_LINE));
+    double *space = (double *)(memory + cp_round_up(sizes.lanes * (int64_t)sizeof(cp_newton_lane), CP_LINE));
     s->form = (cp_sgd){.loss = shape->loss, .bytes = shape->bytes, .sparse = shape->sparse,
                        .features = shape->features, .outputs = shape->outputs, .padded = shape->features,
                        .weighs = shape->class_weight != NULL};
     s->skip = shape->skip;
     s->isa = shape->isa;
-    s->offset = shape->intercept;
     s->width = shape->intercept + shape->features;
     s->padded = sizes.padded;
     s->pairs = sizes.pairs;
     s->lanes = sizes.lanes;
     s->terms.parameter = shape->parameter;
-    for (int64_t l = 0; l < s->lanes; l++)
-        cp_newton_lane_init(s, s->lane + l, &free);
-    s->weights = cp_newton_take(&free, shape->outputs * s->padded);
-    s->center = cp_newton_take(&free, s->padded);
-    s->factor = cp_newton_take(&free, s->padded);
-    double *known = cp_newton_take(&free, 2 * classes);
+    for (int64_t l = 0; l < s->lanes; l++) {
+        cp_newton_lane_init(s, s->lane + l, &space);
+        double *ones = s->lane[l].z + shape->features / CP_NEWTON_PANEL * CP_NEWTON_PANEL * CP_NEWTON_ROWS
+                       + shape->features % CP_NEWTON_PANEL;
+        for (int64_t r = 0; shape->intercept && r < CP_NEWTON_ROWS; r++)
+            ones[r * CP_NEWTON_PANEL] = 1;
+    }
+    s->weights = cp_newton_take(&space, shape->outputs * s->padded);
+    s->center = cp_newton_take(&space, s->padded);
+    s->factor = cp_newton_take(&space, s->padded);
+    double *known = cp_newton_take(&space, 2 * classes);
     s->form.classes = (size_t)((char *)known - (char *)&s->form);
     s->form.class_weight = s->form.classes + (size_t)classes * sizeof(double);
     memcpy(known, shape->classes, (size_t)(cp_losses[shape->loss].labels == CP_NUMBERS ? 0 : classes) * sizeof *known);

@@ -15,11 +15,9 @@ from corgipile.errors import BadValue
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.row_errors import Locate
-from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
 from corgipile.sizes import OnBad
-from corgipile.tables.table import IntArray
 
 __all__ = ["GRADIENT", "GRAM", "TRIANGLE", "Factor", "Newton", "Space", "Sums", "factor_gram", "factor_rows"]
 
@@ -49,7 +47,7 @@ class Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class Space:
-    """The features that weights of a solver are for: shifted, then multiplied; the intercept comes first, if any."""
+    """The features that weights of a solver are for: shifted, then multiplied; the intercept comes last, if any."""
 
     center: Doubles
     factor: Doubles
@@ -58,23 +56,22 @@ class Space:
     def weights(self, coef: FloatArray, bias: FloatArray) -> Doubles:
         """Return weights, [outputs, width], from those for unscaled features."""
         coef, bias = coef.astype(np.float64), bias.astype(np.float64)
-        return np.hstack([(bias + coef @ self.center)[:, None], coef / self.factor][int(not self.intercept) :])
+        return np.hstack([coef / self.factor, (bias + coef @ self.center)[:, None]][: 1 + self.intercept])
 
     def unscaled(self, weights: Doubles) -> tuple[Doubles, Doubles]:
         """Return coefficients and intercepts for unscaled features."""
-        scale, center = 1 / self.factor, self.center
-        coef = weights[:, int(self.intercept) :].copy()
-        bias = weights[:, 0].copy() if self.intercept else np.zeros(len(weights))
-        _kernel.scaling_fold(center, scale, coef, bias, 8, False)
+        coef = weights[:, : len(self.center)].copy()
+        bias = weights[:, -1].copy() if self.intercept else np.zeros(len(weights))
+        _kernel.scaling_fold(self.center, 1 / self.factor, coef, bias, coef.itemsize, False)  # noqa: FBT003 - positional
         return coef, bias
 
     def moved(self, gram: Doubles, rows: int) -> "tuple[Space, Doubles]":
         """Return the space in which features have mean 0 and size 1, by their second derivatives; and the shift."""
-        size, shift = np.diag(gram)[int(self.intercept) :] / rows, np.zeros(len(self.center))
-        if self.intercept and gram[0, 0] > 0:
-            shift = gram[0, 1:] / gram[0, 0]
-            size = size - shift**2 * (gram[0, 0] / rows)
-        noise = CONSTANT * (shift**2 * (gram[0, 0] / rows if self.intercept else 0))
+        width, shift, base = len(self.center), np.zeros(len(self.center)), 0.0
+        size = np.diag(gram)[:width] / rows
+        if self.intercept and gram[-1, -1] > 0:
+            shift, base = gram[-1, :-1] / gram[-1, -1], float(gram[-1, -1] / rows)
+        noise, size = CONSTANT * shift**2 * base, size - shift**2 * base
         spread = np.sqrt(np.where(size > noise, size, 1.0))
         if not np.isfinite(spread).all():
             bad = int(np.flatnonzero(~np.isfinite(spread))[0])
@@ -86,13 +83,13 @@ class Space:
         by, gradient = self.factor / to.factor, sums.gradient.copy()
         if not self.intercept:
             return sums._replace(gradient=gradient / by, matrices=sums.matrices / np.outer(by, by))
-        gradient[:, 1:] = (gradient[:, 1:] - gradient[:, :1] * shift) / by
+        gradient[:, :-1] = (gradient[:, :-1] - gradient[:, -1:] * shift) / by
         matrices = sums.matrices.copy()
         for matrix, old in zip(matrices, sums.matrices, strict=True):
-            cross = np.outer(shift, old[0, 1:])
-            matrix[1:, 1:] -= cross + cross.T - old[0, 0] * np.outer(shift, shift)
-            matrix[1:, 1:] /= np.outer(by, by)
-            matrix[0, 1:] = matrix[1:, 0] = (old[0, 1:] - old[0, 0] * shift) / by
+            cross = np.outer(shift, old[-1, :-1])
+            matrix[:-1, :-1] -= cross + cross.T - old[-1, -1] * np.outer(shift, shift)
+            matrix[:-1, :-1] /= np.outer(by, by)
+            matrix[-1, :-1] = matrix[:-1, -1] = (old[-1, :-1] - old[-1, -1] * shift) / by
         return sums._replace(gradient=gradient, matrices=matrices)
 
 
@@ -145,7 +142,7 @@ class Newton(SGD):
         visit: SlotArray,
         locate: Locate,
         weights: FloatArray | None = None,
-        numbers: IntArray | None = None,
+        numbers: npt.NDArray[np.integer[Any]] | None = None,
     ) -> None:
         """Add the rows of a `Step`; raise as `SGD.learn`."""
         step = Step(rows, labels, visit, locate, weights, numbers)
@@ -192,7 +189,7 @@ class Factor:
     def solve(self, right: Doubles) -> Doubles:
         """Return the solution of R'R x = right."""
         x = right.ravel().copy()
-        _kernel.newton_solve(self.triangle, x, True)
+        _kernel.newton_solve(self.triangle, x, 1)
         return x.reshape(right.shape)
 
 
@@ -205,15 +202,15 @@ def factor_gram(matrices: Doubles, outputs: int, penalty: Doubles, tolerance: fl
     whole = np.zeros((outputs, width, outputs, width))
     if len(matrices) > outputs:
         at = np.triu_indices(outputs)
-        for k, l, matrix in zip(*at, matrices, strict=True):  # noqa: E741
-            whole[k, :, l] = whole[l, :, k] = matrix
+        for k, other, matrix in zip(*at, matrices, strict=True):
+            whole[k, :, other] = whole[other, :, k] = matrix
         whole += (np.einsum("kikj->ij", whole) / outputs)[None, :, None, :]
     else:
-        for k, matrix in enumerate(matrices):
-            whole[k, :, k] = matrix
-    whole = whole.reshape(outputs * width, outputs * width)
-    whole[np.diag_indices(len(whole))] += np.tile(penalty, outputs)
-    return Factor(whole, _kernel.newton_factor(whole, tolerance))
+        for own, matrix in enumerate(matrices):
+            whole[own, :, own] = matrix
+    triangle = whole.reshape(outputs * width, outputs * width)
+    triangle[np.diag_indices(len(triangle))] += np.tile(penalty, outputs)
+    return Factor(triangle, _kernel.newton_factor(triangle, tolerance))
 
 
 def factor_rows(triangle: Doubles, penalty: Doubles, weights: Doubles, tolerance: float) -> tuple[Factor, Doubles]:
@@ -222,5 +219,5 @@ def factor_rows(triangle: Doubles, penalty: Doubles, weights: Doubles, tolerance
     extra = np.hstack([np.diag(root), (-root * weights)[:, None]])[root > 0]
     least = _kernel.newton_rotate(triangle, np.ascontiguousarray(extra), tolerance)
     step, whole = triangle[:-1, -1].copy(), np.ascontiguousarray(triangle[:-1, :-1])
-    _kernel.newton_solve(whole, step, False)
+    _kernel.newton_solve(whole, step, 0)
     return Factor(whole, least), step

@@ -11,8 +11,18 @@ from corgipile.errors import BadArgument, ConvergenceWarning
 from corgipile.linear import passes
 from corgipile.linear.fit import Meter, Trainer
 from corgipile.linear.model import Model
-from corgipile.linear.newton import GRADIENT, GRAM, TRIANGLE, Doubles, Factor, Newton, Space, Sums
-from corgipile.linear.newton import factor_gram, factor_rows
+from corgipile.linear.newton import (
+    GRADIENT,
+    GRAM,
+    TRIANGLE,
+    Doubles,
+    Factor,
+    Newton,
+    Space,
+    Sums,
+    factor_gram,
+    factor_rows,
+)
 from corgipile.linear.problem import Record, Task
 from corgipile.linear.scaling import Learnt, Scaling
 from corgipile.linear.sgd import Step
@@ -33,7 +43,6 @@ KINDS = ("linear", "logistic", "softmax", "ovr_logistic", "poisson", "huber", "s
 SEPARABLE = ("logistic", "softmax", "ovr_logistic")
 MAX_COEFFICIENTS = 4096  # of all outputs, with intercepts: their matrix of second derivatives is in memory
 MAX_PASSES = 100  # where epochs is not given
-CENTER_ROWS = 256  # the first centre of features is the mean of so many rows
 TOLERANCE = 1e-12  # expected decrease of the objective, relative to it, at which training ends
 SMALL_STEP = 1e-11  # relative size of a step at which it ends too
 REFINED = 1e-8  # relative size of a correction of least squares whose own error is within float64's digits
@@ -92,7 +101,8 @@ class NewtonTraining(Trainer):
         self._space: Space | None = None
         self._weights = np.zeros((self.newton.outputs, self.newton.width))
         self._quadratic = self.newton.loss.name == "linear"
-        self._what, self._blend, self._length, self._done = GRAM, 1.0, 1.0, False
+        self._what, self._length, self._done = GRAM, 1.0, False
+        self._blend = 1.0 if self.newton.loss.name == "huber" else 0.0
         self._best: Point | None = None
         self._factor: Factor | None = None
         self._gap, self._epochs, self._ill = np.inf, 0, False  # ill: too near to dependent for corrections
@@ -130,18 +140,16 @@ class NewtonTraining(Trainer):
         if self._space is None or not l2:
             return np.zeros(self.newton.width)
         scaling = self.task.scaling or Scaling.none(width)
-        return np.concatenate([np.zeros(int(self.task.intercept)), l2 * (self._space.factor * scaling.scale) ** 2])
+        return np.append(l2 * (self._space.factor * scaling.scale) ** 2, 0.0)[: self.newton.width]
 
     def _recentred(self, sums: Sums) -> Sums:
         """Move to the space of features with mean 0 and size 1; return the sums there."""
         before = self._space
         assert before is not None  # noqa: S101 - for the type checker: a pass sets it
         self._space, shift = before.moved(sums.matrices[: self.newton.outputs].sum(axis=0), sums.figures.rows)
-        weights = self._weights * np.concatenate(
-            [np.ones(int(self.task.intercept)), before.factor / self._space.factor]
-        )
+        weights = self._weights * np.append(before.factor / self._space.factor, 1.0)[: self.newton.width]
         if self.task.intercept:
-            weights[:, 0] += self._weights[:, 1:] @ shift
+            weights[:, -1] += self._weights[:, :-1] @ shift
         self._weights = weights
         return before.change(self._space, shift, sums)
 
@@ -166,14 +174,19 @@ class NewtonTraining(Trainer):
             self._refine(step, size, last)
             return
         self._weights = self._weights + step
-        begins = first and self._past is None
-        if not begins and (self._gap <= (self._tolerance or TOLERANCE) or size <= SMALL_STEP):
-            self._done = True
-            if np.abs(step).max() > UNBOUNDED_STEP:
-                worst = np.abs(step).max(axis=0) > np.abs(step).max() / 2
-                self._finish(f"quasi-complete separation: the weights of {self._names(worst)} grow without bound")
-        elif not first:
+        if first and self._past is None:
+            return
+        if self._gap <= (self._tolerance or TOLERANCE) or size <= SMALL_STEP:
+            self._end(np.abs(step))
+        elif self._blend:
             self._blend = self._blend / BLEND_FACTOR if self._blend > MIN_BLEND else 0.0
+
+    def _end(self, step: Doubles) -> None:
+        """End after the last step; with a share of bounding parabolas, once more without."""
+        self._done, self._blend = not self._blend, 0.0
+        if self._done and step.max() > UNBOUNDED_STEP:
+            names = self._names(np.asarray(step.max(axis=0) > step.max() / 2))
+            self._finish(f"quasi-complete separation: the weights of {names} grow without bound")
 
     def _step(self, sums: Sums, gradient: Doubles, penalty: Doubles, *, first: bool) -> Doubles | None:
         """Return the step by the sums; None if rows must be rotated for it."""
@@ -191,7 +204,7 @@ class NewtonTraining(Trainer):
             if self._quadratic and (unclear.any() or self._factor.least < ILL):
                 self._what = TRIANGLE
                 return None
-            if first:
+            if first and (self._quadratic or self._past is None):  # later curvature may vanish for other reasons
                 self._note_dependent(self._factor)
             self._what = GRADIENT if self._quadratic else GRAM
         assert self._factor is not None  # noqa: S101 - for the type checker: the first pass sets it
@@ -208,7 +221,8 @@ class NewtonTraining(Trainer):
 
     def _halve(self, best: Point) -> None:
         self._length /= 2
-        self._blend = min(1.0, self._blend * BLEND_FACTOR + MIN_BLEND)
+        if self.newton.loss.name == "huber":
+            self._blend = min(1.0, self._blend * BLEND_FACTOR + MIN_BLEND)
         self._done = self._length < MIN_LENGTH
         self._weights = best.weights + (0.0 if self._done else self._length) * best.step
 
@@ -222,18 +236,19 @@ class NewtonTraining(Trainer):
 
     def _note_dependent(self, factor: Factor) -> None:
         """Warn of features that others determine: their coefficients stay as they were, at first 0."""
-        aliased = factor.aliased.reshape(self.newton.outputs, -1).any(axis=0)
+        aliased = np.asarray(factor.aliased.reshape(self.newton.outputs, -1).any(axis=0))
         if aliased.any():
-            noun = "columns are" if aliased.sum() > 1 else "column is"
+            many = bool(aliased.sum() > 1)
             self._warn(
-                f"collinear {noun} {self._names(aliased)}: constant, or a sum of columns before; the coefficient is 0"
+                f"collinear column{'s' * many} {self._names(aliased)}: constant, or determined by columns before; "
+                f"{'their coefficients are' if many else 'its coefficient is'} 0"
             )
 
     def _names(self, chosen: npt.NDArray[np.bool_]) -> str:
         """Return the names of some weights."""
         model = self._current_model()
         names = model.names or [f"{self.task.inputs.name}[{at}]" for at in range(model.width)]
-        return listed([name for name, on in zip(["(intercept)"] * self.task.intercept + [*names], chosen) if on])
+        return listed([name for name, on in zip([*names, "(intercept)"], chosen, strict=False) if on])
 
     def _stops(self, record: Record) -> bool:
         return self._done
@@ -251,19 +266,18 @@ class NewtonTraining(Trainer):
 
     def _current_model(self) -> Model:
         space, task, learnt = self._space, self.task, None
-        coef, bias = (self._weights, self._weights[:, 0]) if space is None else space.unscaled(self._weights)
         if space is None:
-            coef = coef[:, int(task.intercept) :]
+            space = Space(np.zeros(task.inputs.width), np.ones(task.inputs.width), task.intercept)
+        coef, bias = space.unscaled(self._weights)
         if task.scaling is not None:
             learnt = Learnt(task.scaling, *task.scaling.unfold(coef, bias))
         return Model(task.kind, coef, bias, task.classes, self._params, self.history, learnt)
 
 
 def _center(step: Step, task: Task) -> Doubles:
-    """Return a first centre of dense features: the mean of a few rows; it only keeps sums from losing digits."""
+    """Return a first centre of dense features, the first row: it only keeps sums from losing digits."""
     center = np.zeros(task.inputs.width)
     if isinstance(step.rows, Sparse) or not task.intercept:
         return center
-    rows = step.rows[step.visit[:CENTER_ROWS]].reshape(-1, len(center)).astype(np.float64)
-    rows = rows[np.isfinite(rows).all(axis=1)]
-    return np.asarray(rows.mean(axis=0)) if len(rows) else center
+    row = step.rows[step.visit[0]].ravel().astype(np.float64)
+    return np.asarray(np.where(np.isfinite(row).all(), row, center))

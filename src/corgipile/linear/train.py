@@ -238,7 +238,7 @@ def _train_newton(given: TrainArguments) -> Model:
     task = prepare(opened, exact, classes=given.classes, past=past, on_bad=given.on_bad)
     task = replace(task, inputs=widened(task.inputs, task.source))
     if not given.l2:
-        task = replace(task, standardize=False, scaling=None)
+        task = replace(task, standardize=False)  # a warm start's scaling stays
     with task.feeder("no_shuffle", given.memory, given.seed, keep=True) as feeder:
         task = task.with_statistics(feeder)
         params = task.params(given, feeder, choose_step(given, given.model, past).name)
