@@ -1,6 +1,6 @@
 /* Value, slope and curvature of a row's loss at its margin, in double, for Newton's method.
  *
- * The curvature of HUBER and QUANTILE blends two bounds: `blend` 0 is the second derivative, 1 the curvature of the
+ * The curvature of HUBER blends two: `blend` 0 is the second derivative, 1 the curvature of the
  * parabola that touches the loss and lies above it, with which a step never increases the loss. */
 #pragma once
 
@@ -8,9 +8,8 @@
 
 typedef struct { double value, slope, curve; } cp_newton_point;
 
-/* Numbers that the formulas of a pass share: the loss's parameter, the blend, and half the width within which QUANTILE
- * is a parabola. */
-typedef struct { double parameter, blend, width; } cp_newton_terms;
+/* Numbers that the formulas of a pass share: the loss's parameter, and the blend. */
+typedef struct { double parameter, blend; } cp_newton_terms;
 
 static inline int cp_newton_has(enum cp_loss loss)
 {
@@ -48,7 +47,8 @@ static inline cp_newton_point cp_newton_at(enum cp_loss loss, double m, double y
     switch (loss) {
     case CP_LOGISTIC:
     case CP_LOGISTICS: return cp_newton_logistic(y * m, y);
-    case CP_SQUARED_HINGE: return lack > 0 ? (cp_newton_point){lack * lack, -2 * y * lack, 2} : (cp_newton_point){0, 0, 0};
+    case CP_SQUARED_HINGE:
+        return lack > 0 ? (cp_newton_point){lack * lack, -2 * y * lack, 2} : (cp_newton_point){0, 0, 0};
     case CP_HUBER: return cp_newton_huber(off, t);
     case CP_POISSON: return cp_newton_poisson(m, y);
     default: return (cp_newton_point){off * off / 2, off, 1};

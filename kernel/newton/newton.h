@@ -123,7 +123,7 @@ static inline void cp_newton_points(const cp_newton *s, cp_newton_lane *a)
 #define CP(name) CP_NEWTON_PASTE(name, base)
 #include "newton/block.h"
 
-#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX512F__
+#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
 #define CP_NEWTON_CLONES 1
 #if defined __clang__
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
@@ -136,42 +136,26 @@ static inline void cp_newton_points(const cp_newton *s, cp_newton_lane *a)
 #include "newton/block.h"
 #if defined __clang__
 #pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw")
-#endif
-#define CP_VECTOR 64
-#define CP(name) CP_NEWTON_PASTE(name, avx512)
-#include "newton/block.h"
-#if defined __clang__
-#pragma clang attribute pop
 #else
 #pragma GCC pop_options
 #endif
 #endif
 
-/* Return the best level of this CPU: 0 the compiler's default, 1 AVX2, 2 AVX-512. */
+/* Return the best level of this CPU: 0 the compiler's default, 1 AVX2. */
 static inline int cp_newton_isa(void)
 {
 #ifdef CP_NEWTON_CLONES
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
-        && __builtin_cpu_supports("avx512bw"))
-        return 2;
-    if (__builtin_cpu_supports("avx2"))
-        return 1;
-#endif
+    return __builtin_cpu_supports("avx2") ? 1 : 0;
+#else
     return 0;
+#endif
 }
 
 /* Apply a function of the template at the state's instruction set. */
 #ifdef CP_NEWTON_CLONES
 #define CP_NEWTON_CALL(s, name, ...) \
-    ((s)->isa == 2   ? cp_newton_##name##_avx512(__VA_ARGS__) \
-     : (s)->isa == 1 ? cp_newton_##name##_avx2(__VA_ARGS__) \
-                     : cp_newton_##name##_base(__VA_ARGS__))
+    ((s)->isa == 1 ? cp_newton_##name##_avx2(__VA_ARGS__) : cp_newton_##name##_base(__VA_ARGS__))
 #else
 #define CP_NEWTON_CALL(s, name, ...) cp_newton_##name##_base(__VA_ARGS__)
 #endif

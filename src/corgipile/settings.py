@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 MAX_BATCH = 1 << 31  # rows of one update
-Solver = Literal["sgd", "dual", "newton"]
+Solver = Literal["sgd", "dual", "newton", "auto"]
 LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
 
 STEPS = [name for name, *_ in _kernel.STEPS]
@@ -292,7 +292,7 @@ class TrainArguments(TrainSettings):
     solver: Annotated[
         Solver,
         Setting(
-            "sgd; or the optimum: newton, of few features, or dual, by coordinate descent.",
+            "sgd; or the optimum: newton, for few features, or dual; auto: newton for regression, if it can.",
             partial(choice, kind=Solver),
         ),
     ] = "sgd"

@@ -13,7 +13,8 @@ from corgipile.errors import BadArgument, BadLabel, BadValue, ConvergenceWarning
 from corgipile.linear import newton
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor
 from corgipile.linear.features import Features
-from corgipile.linear.newton import GRADIENT, GRAM, Newton, Space
+from corgipile.linear.newton import GRADIENT, GRAM, Newton
+from corgipile.linear.scaling import Scaling
 
 ROWS = 600
 DIGITS = {"longley": 11, "filip": 6.5, "wampler1": 8, "wampler2": 11, "wampler3": 8, "wampler4": 7, "wampler5": 5.5}
@@ -115,7 +116,7 @@ def test_each_instruction_set_and_number_of_calls_gives_the_same_sums(monkeypatc
     x, y, space = (
         rng.normal(size=(1000, 37)).astype(np.float32),
         rng.integers(0, 3, 1000),
-        Space(np.ones(37), np.ones(37), intercept=True),
+        Scaling(np.ones(37), np.ones(37)),
     )
     inputs = Features(("x",), sparse=False, width=37, dtype=np.dtype(np.float32), lists=True)
     found = []
@@ -254,8 +255,8 @@ def test_one_row_and_bad_rows():
         ({"learning_rate": 0.1}, "learning_rate needs solver='sgd'"),
         ({"order": "riffle"}, "order needs solver='sgd'"),
         ({"model": "svm"}, "model must be one of linear"),
-        ({"by": "x0"}, "solver must be left out with by="),
-        ({"labels": ["label"], "label": "x0"}, "solver must be left out with labels"),
+        ({"by": "x0"}, "by needs solver='sgd'"),
+        ({"labels": "label"}, "labels needs solver='sgd'"),
     ],
 )
 def test_what_it_does_not_have_is_refused(given, message):
@@ -276,6 +277,22 @@ def test_estimators_and_files(tmp_path):
     y, path = labels("linear", score, rng), tmp_path / "model.safetensors"
     model = fit(table(x, y), model="linear", save=path)
     assert np.array_equal(cp.load(path).coef, model.coef)
-    np.testing.assert_allclose(CorgiRegressor(solver="newton", l2=0).fit(x, y).coef_, model.coef[0], rtol=1e-9)
+    np.testing.assert_allclose(CorgiRegressor(l2=0).fit(x, y).coef_, model.coef[0], rtol=1e-9)
     classes = np.digitize(y, [99, 101])
     assert CorgiClassifier(solver="newton").fit(x, classes).score(x, classes) > 0.4
+
+
+def test_auto_takes_newton_for_regression_without_settings_of_sgd():
+    x, score, rng = rows(14)
+    y = labels("linear", score, rng)
+    solver = {
+        name: cp.train(table(x, y), solver="auto", **given).params.get("solver")
+        for name, given in (
+            ("linear", {"model": "linear"}),
+            ("rate", {"model": "linear", "learning_rate": 0.01}),
+            ("quantile", {"model": "quantile"}),
+        )
+    }
+    assert solver == {"linear": "newton", "rate": None, "quantile": None}
+    assert "solver" not in cp.train(sparse(x.astype(np.float32), y), model="linear", solver="auto").params
+    assert "solver" not in cp.train(table(x, (score > 0).astype(int)), solver="auto").params

@@ -11,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from corgipile import _kernel
-from corgipile.errors import BadValue
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.row_errors import Locate
+from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
 from corgipile.sizes import OnBad
 
-__all__ = ["GRADIENT", "GRAM", "TRIANGLE", "Factor", "Newton", "Space", "Sums", "factor_gram", "factor_rows"]
+__all__ = ["GRADIENT", "GRAM", "TRIANGLE", "Factor", "Newton", "Sums", "factor_gram", "factor_rows"]
 
 Doubles = npt.NDArray[np.float64]
 GRADIENT, GRAM, TRIANGLE = range(3)  # cp_newton_matrix of the kernel
 MIN_THREAD_ROWS = 1 << 12  # fewer rows are summed by one thread
-CONSTANT = 1e-14  # variance of a constant feature, relative to its mean square
+CONSTANT = 1e-20  # curvature that is rounding, relative to the largest
 
 
 class Sums(NamedTuple):
@@ -43,54 +43,6 @@ class Sums(NamedTuple):
     wrong: int
     gradient: Doubles
     matrices: Doubles
-
-
-@dataclass(frozen=True)
-class Space:
-    """The features that weights of a solver are for: shifted, then multiplied; the intercept comes last, if any."""
-
-    center: Doubles
-    factor: Doubles
-    intercept: bool
-
-    def weights(self, coef: FloatArray, bias: FloatArray) -> Doubles:
-        """Return weights, [outputs, width], from those for unscaled features."""
-        coef, bias = coef.astype(np.float64), bias.astype(np.float64)
-        return np.hstack([coef / self.factor, (bias + coef @ self.center)[:, None]][: 1 + self.intercept])
-
-    def unscaled(self, weights: Doubles) -> tuple[Doubles, Doubles]:
-        """Return coefficients and intercepts for unscaled features."""
-        coef = weights[:, : len(self.center)].copy()
-        bias = weights[:, -1].copy() if self.intercept else np.zeros(len(weights))
-        _kernel.scaling_fold(self.center, 1 / self.factor, coef, bias, coef.itemsize, False)  # noqa: FBT003 - positional
-        return coef, bias
-
-    def moved(self, gram: Doubles, rows: int) -> "tuple[Space, Doubles]":
-        """Return the space in which features have mean 0 and size 1, by their second derivatives; and the shift."""
-        width, shift, base = len(self.center), np.zeros(len(self.center)), 0.0
-        size = np.diag(gram)[:width] / rows
-        if self.intercept and gram[-1, -1] > 0:
-            shift, base = gram[-1, :-1] / gram[-1, -1], float(gram[-1, -1] / rows)
-        noise, size = CONSTANT * shift**2 * base, size - shift**2 * base
-        spread = np.sqrt(np.where(size > noise, size, 1.0))
-        if not np.isfinite(spread).all():
-            bad = int(np.flatnonzero(~np.isfinite(spread))[0])
-            raise BadValue(f"feature {bad} has numbers so large that their spread overflows float64")
-        return Space(self.center + shift / self.factor, self.factor / spread, self.intercept), shift
-
-    def change(self, to: "Space", shift: Doubles, sums: Sums) -> Sums:
-        """Return the sums for weights in another space."""
-        by, gradient = self.factor / to.factor, sums.gradient.copy()
-        if not self.intercept:
-            return sums._replace(gradient=gradient / by, matrices=sums.matrices / np.outer(by, by))
-        gradient[:, :-1] = (gradient[:, :-1] - gradient[:, -1:] * shift) / by
-        matrices = sums.matrices.copy()
-        for matrix, old in zip(matrices, sums.matrices, strict=True):
-            cross = np.outer(shift, old[-1, :-1])
-            matrix[:-1, :-1] -= cross + cross.T - old[-1, -1] * np.outer(shift, shift)
-            matrix[:-1, :-1] /= np.outer(by, by)
-            matrix[-1, :-1] = matrix[:-1, -1] = (old[-1, :-1] - old[-1, -1] * shift) / by
-        return sums._replace(gradient=gradient, matrices=matrices)
 
 
 class Newton(SGD):
@@ -126,11 +78,12 @@ class Newton(SGD):
         self._map: Callable[..., Any] = map
 
     @contextmanager
-    def summing(self, what: int, weights: Doubles, space: Space, *, start: bool, blend: float) -> Iterator[None]:
-        """Begin a pass at some weights; its rows are added inside."""
+    def summing(self, what: int, weights: Doubles, space: Scaling, *, start: bool, blend: float) -> Iterator[None]:
+        """Begin a pass at weights for standardised features, the intercept last; its rows are added inside."""
         self._rows, self._what = 0, what
-        settings = np.ascontiguousarray(weights), space.center, space.factor
-        _kernel.newton_begin(self._sums, what, start, blend, *settings)
+        _kernel.newton_begin(
+            self._sums, what, start, blend, np.ascontiguousarray(weights), space.center, 1 / space.scale
+        )
         with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(self._lanes))) as pool:
             self._map = pool.map
             yield
@@ -176,10 +129,14 @@ class Newton(SGD):
 
 @dataclass(frozen=True)
 class Factor:
-    """The triangle R of second derivatives R'R, and its smallest pivot relative to its column."""
+    """The triangle R of second derivatives R'R, and its smallest pivot relative to its column.
+
+    It is ``unclear`` if rounding may hide or feign that weights determine others.
+    """
 
     triangle: Doubles
     least: float
+    unclear: bool = False
 
     @property
     def aliased(self) -> npt.NDArray[np.bool_]:
@@ -209,8 +166,13 @@ def factor_gram(matrices: Doubles, outputs: int, penalty: Doubles, tolerance: fl
         for own, matrix in enumerate(matrices):
             whole[own, :, own] = matrix
     triangle = whole.reshape(outputs * width, outputs * width)
-    triangle[np.diag_indices(len(triangle))] += np.tile(penalty, outputs)
-    return Factor(triangle, _kernel.newton_factor(triangle, tolerance))
+    diagonal = np.diag(triangle)
+    triangle[np.diag_indices(len(triangle))] = np.where(diagonal > CONSTANT * diagonal.max(), diagonal, 0.0) + np.tile(
+        penalty, outputs
+    )
+    varying = np.diag(triangle) > 0
+    least = _kernel.newton_factor(triangle, tolerance)
+    return Factor(triangle, least, bool((varying & (np.diag(triangle) == 0)).any()))
 
 
 def factor_rows(triangle: Doubles, penalty: Doubles, weights: Doubles, tolerance: float) -> tuple[Factor, Doubles]:

@@ -1,7 +1,7 @@
 """Training to the optimum by Newton's method: each pass sums the loss and its derivatives over all rows."""
 
 import warnings
-from itertools import chain
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,21 +18,19 @@ from corgipile.linear.newton import (
     Doubles,
     Factor,
     Newton,
-    Space,
     Sums,
     factor_gram,
     factor_rows,
 )
 from corgipile.linear.problem import Record, Task
 from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.sgd import Step
-from corgipile.linear.sparse import Sparse
+from corgipile.linear.sgd import Figures
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, changed, declared
 from corgipile.suggestions import listed
 
-__all__ = ["MAX_PASSES", "NewtonTraining", "check_settings"]
+__all__ = ["MAX_COEFFICIENTS", "MAX_PASSES", "NewtonTraining", "check_settings", "suits"]
 
 NEWTON_SETTINGS = {
     "model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize",
@@ -45,6 +43,7 @@ MAX_COEFFICIENTS = 4096  # of all outputs, with intercepts: their matrix of seco
 MAX_PASSES = 100  # where epochs is not given
 TOLERANCE = 1e-12  # expected decrease of the objective, relative to it, at which training ends
 SMALL_STEP = 1e-11  # relative size of a step at which it ends too
+WELL = 1e-2  # relative pivot of least squares above which one pass gives 12 digits
 REFINED = 1e-8  # relative size of a correction of least squares whose own error is within float64's digits
 ILL = 1e-10  # relative pivot of least squares below which rows are rotated instead of multiplied
 DEPENDENT = 1e-12  # relative pivot of a weight that others determine
@@ -55,9 +54,20 @@ UNBOUNDED_STEP = 0.1  # a last step that changes scores by this much shows weigh
 BLEND_FACTOR, MIN_BLEND = 10, 1e-3  # by which the share of bounding parabolas falls from pass to pass
 
 
+def suits(given: TrainArguments) -> bool:
+    """Return whether ``solver="auto"`` tries Newton's method: for regression, without settings of SGD."""
+    loss, hashed = loss_of(given.model), given.text is not None or given.interactions is not None
+    return loss.numbers and loss.name in KINDS and not hashed and not list(_others(given))
+
+
+def _others(given: TrainArguments) -> Iterator[tuple[str, str]]:
+    """Yield settings that Newton's method does not have."""
+    return changed(given, [name for name in declared(type(given)) if name not in NEWTON_SETTINGS])
+
+
 def check_settings(given: TrainArguments) -> None:
     """Raise BadArgument for a setting that Newton's method does not have, or a loss without second derivatives."""
-    for name, got in changed(given, [name for name in declared(type(given)) if name not in NEWTON_SETTINGS]):
+    for name, got in _others(given):
         raise BadArgument(f"{name} needs solver='sgd', got {got} with solver='newton'")
     if loss_of(given.model).name not in KINDS:
         raise BadArgument(f"with solver='newton' model must be one of {', '.join(KINDS)}, got {given.model!r}")
@@ -74,16 +84,17 @@ class Point(NamedTuple):
 class NewtonTraining(Trainer):
     """A training run by Newton's method with halved steps, after the records of a warm start.
 
-    Least squares need one pass for the solution and a second one to correct its rounding. If features are nearly
-    dependent, a pass of Householder reflections of the rows replaces the first solution.
+    Features are standardised inside; ``task.scaling``, if any, is that of the penalty. Least squares take one pass,
+    and further ones to correct its rounding if features depend on each other; if nearly so, a pass of Householder
+    reflections of the rows replaces the first solution.
     """
 
     def __init__(
         self, task: Task, feeder: BufferedReader, given: TrainArguments, past: Model | None, params: Record
     ) -> None:
-        super().__init__(task, feeder, params | {"solver": given.solver}, past.history if past else (), given.on_rows)
+        super().__init__(task, feeder, params | {"solver": "newton"}, past.history if past else (), given.on_rows)
         self._past, self._tolerance = past, given.tolerance
-        self.newton = Newton(
+        self.newton = newton = Newton(
             task.kind,
             task.inputs,
             task.classes,
@@ -91,90 +102,71 @@ class NewtonTraining(Trainer):
             on_bad=task.on_bad,
             class_weight=task.class_weight,
         )
-        count = self.newton.outputs * self.newton.width
-        if count > MAX_COEFFICIENTS:
-            per = f"{self.newton.outputs} x " * (self.newton.outputs > 1)
-            raise BadArgument(
-                f"solver='newton' needs at most {MAX_COEFFICIENTS} coefficients, got {per}{self.newton.width}; "
-                "use solver='sgd', or 'dual' for logistic, ovr_logistic and squared_hinge"
-            )
-        self._space: Space | None = None
-        self._weights = np.zeros((self.newton.outputs, self.newton.width))
-        self._quadratic = self.newton.loss.name == "linear"
-        self._what, self._length, self._done = GRAM, 1.0, False
-        self._blend = 1.0 if self.newton.loss.name == "huber" else 0.0
+        _check_count(newton)
+        self._space = passes.moments(task.inputs, task.table(), feeder).scaling(centred=task.intercept)
+        self._weights = np.zeros((newton.outputs, newton.width))
+        if past is not None:
+            coef, bias = self._space.unfold(past.coef.astype(np.float64), past.intercept.astype(np.float64))
+            self._weights = np.hstack([coef, bias[:, None]])[:, : newton.width]
+            self._weights -= self._weights.mean(axis=0) if newton.loss.name == "softmax" else 0
+        penalised = (task.scaling or Scaling.none(task.inputs.width)).scale / self._space.scale
+        self._penalty = np.append(given.l2 * penalised**2, 0.0)[: newton.width]  # second derivatives
+        self._quadratic, self._what, self._length, self._done = newton.loss.name == "linear", GRAM, 1.0, False
+        self._blend = 1.0 if newton.loss.name == "huber" else 0.0
         self._best: Point | None = None
         self._factor: Factor | None = None
         self._gap, self._epochs, self._ill = np.inf, 0, False  # ill: too near to dependent for corrections
 
     def _epoch(self, epoch: int, *, last: bool) -> Record:
-        meter, first = Meter(self._feeder), self._space is None
+        meter, before = Meter(self._feeder), self._weights
         sums = self._pass(epoch)
-        passes.check_figures(sums.figures, self.newton, self._feeder)
-        rows, penalty = sums.figures.rows, self._penalty()
-        objective = float(sums.loss / rows + (penalty * self._weights**2).sum() / 2)
+        figures = passes.check_figures(sums.figures, self.newton, self._feeder)
+        objective = float(sums.loss / figures.rows + (self._penalty * before**2).sum() / 2)
         self._epochs += 1
-        self._advance(self._recentred(sums) if first else sums, objective, first=first)
-        return meter.record(epoch, self.task.kind, sums.figures, self.newton.skipped, objective=objective)
+        self._advance(sums, objective)
+        if self._quadratic and self._done and self._what == GRAM:  # the one pass did not see its solution
+            figures, objective = self._solved(sums, self._weights - before, objective)
+        return meter.record(epoch, self.task.kind, figures, self.newton.skipped, objective=objective)
 
     def _pass(self, epoch: int) -> Sums:
         """Return the sums over all rows at the current weights."""
-        task, newton = self.task, self.newton
-        steps = passes.steps(self._feeder, newton.inputs, task.label, task.weight, epoch)
-        first = next(steps)
-        start = self._space is None and self._past is None
-        if self._space is None:
-            self._space = Space(_center(first, task), np.ones(task.inputs.width), task.intercept)
-            if self._past is not None:
-                self._weights = self._space.weights(self._past.coef, self._past.intercept)
-                self._weights -= self._weights.mean(axis=0) if newton.loss.name == "softmax" else 0
+        task, newton, start = self.task, self.newton, not self._epochs and self._past is None
         with newton.summing(self._what, self._weights, self._space, start=start, blend=self._blend):
-            for step in chain([first], steps):
+            for step in passes.steps(self._feeder, newton.inputs, task.label, task.weight, epoch):
                 newton.learn(*step)
                 self._on_rows(len(step.visit))
         return newton.sums()
 
-    def _penalty(self) -> Doubles:
-        """Return the second derivatives of the L2 penalty: it is on the weights of features as SGD would scale them."""
-        width, l2 = self.task.inputs.width, float(self._params["l2"])
-        if self._space is None or not l2:
-            return np.zeros(self.newton.width)
-        scaling = self.task.scaling or Scaling.none(width)
-        return np.append(l2 * (self._space.factor * scaling.scale) ** 2, 0.0)[: self.newton.width]
+    def _solved(self, sums: Sums, step: Doubles, objective: float) -> tuple[Figures, float]:
+        """Return the figures and the objective of least squares after a step, from those before it."""
+        figures, penalty = sums.figures, self._penalty * sums.figures.rows
+        right = sums.gradient + penalty * (self._weights - step)
+        loss = max(0.0, float(sums.loss + (sums.gradient * step).sum() - (step * (right + penalty * step)).sum() / 2))
+        unexplained = (1 - figures.score) * loss / (sums.loss or 1)
+        better = figures._replace(loss=loss / figures.weight, score=1 - unexplained)
+        return better, objective + float((right * step).sum()) / 2 / figures.rows
 
-    def _recentred(self, sums: Sums) -> Sums:
-        """Move to the space of features with mean 0 and size 1; return the sums there."""
-        before = self._space
-        assert before is not None  # noqa: S101 - for the type checker: a pass sets it
-        self._space, shift = before.moved(sums.matrices[: self.newton.outputs].sum(axis=0), sums.figures.rows)
-        weights = self._weights * np.append(before.factor / self._space.factor, 1.0)[: self.newton.width]
-        if self.task.intercept:
-            weights[:, -1] += self._weights[:, :-1] @ shift
-        self._weights = weights
-        return before.change(self._space, shift, sums)
-
-    def _advance(self, sums: Sums, objective: float, *, first: bool) -> None:
+    def _advance(self, sums: Sums, objective: float) -> None:
         """Take the next step, or a shorter one if the last did not decrease the objective."""
         best, rows = self._best, sums.figures.rows
         if best is not None and not self._quadratic and not objective <= best.objective + ROUNDING * abs(objective):
             self._halve(best)
             return
-        penalty = self._penalty() * rows
-        gradient, last = sums.gradient + penalty * self._weights, None if best is None else best.step
-        if not sums.wrong and not penalty.any() and self.newton.loss.name in SEPARABLE:
+        gradient = sums.gradient + self._penalty * rows * self._weights
+        if not sums.wrong and not self._penalty.any() and self.newton.loss.name in SEPARABLE:
             self._finish("perfect separation: the model is right on all rows, and larger weights would lower the loss")
             return
-        step = self._step(sums, gradient, penalty, first=first)
+        step = self._step(sums, gradient)
         if step is None:
             return
         self._gap = float(abs((gradient * step).sum()) / 2 / rows / (objective or 1))
         self._best, self._length = Point(self._weights, objective, step), 1.0
         size = float(np.abs(step).max() / (np.abs(self._weights).max() or 1))
         if self._quadratic:
-            self._refine(step, size, last)
+            self._refine(step, size, best)
             return
         self._weights = self._weights + step
-        if first and self._past is None:
+        if self._epochs == 1 and self._past is None:
             return
         if self._gap <= (self._tolerance or TOLERANCE) or size <= SMALL_STEP:
             self._end(np.abs(step))
@@ -188,9 +180,9 @@ class NewtonTraining(Trainer):
             names = self._names(np.asarray(step.max(axis=0) > step.max() / 2))
             self._finish(f"quasi-complete separation: the weights of {names} grow without bound")
 
-    def _step(self, sums: Sums, gradient: Doubles, penalty: Doubles, *, first: bool) -> Doubles | None:
+    def _step(self, sums: Sums, gradient: Doubles) -> Doubles | None:
         """Return the step by the sums; None if rows must be rotated for it."""
-        newton, tolerance = self.newton, ILL if self._quadratic else DEPENDENT
+        newton, penalty = self.newton, self._penalty * sums.figures.rows
         if self._what == TRIANGLE:
             precision = DEPENDENT_ROWS * float(np.finfo(newton.inputs.dtype).eps)
             self._factor, step = factor_rows(sums.matrices[0].copy(), penalty, self._weights[0], precision)
@@ -198,24 +190,25 @@ class NewtonTraining(Trainer):
             self._what, self._ill = GRADIENT, self._factor.least**2 < ILL
             return step[None, :]
         if self._what == GRAM:
+            tolerance = ILL if self._quadratic else DEPENDENT
             self._factor = factor_gram(sums.matrices, newton.outputs, penalty, tolerance)
-            constant = np.diag(sums.matrices[: newton.outputs].sum(axis=0)) == 0
-            unclear = self._factor.aliased.reshape(newton.outputs, -1) & ~constant
-            if self._quadratic and (unclear.any() or self._factor.least < ILL):
+            if self._quadratic and (self._factor.unclear or self._factor.least < ILL):
                 self._what = TRIANGLE
                 return None
-            if first and (self._quadratic or self._past is None):  # later curvature may vanish for other reasons
+            if self._epochs == 1 and (self._quadratic or self._past is None):  # later, curvature may vanish
                 self._note_dependent(self._factor)
-            self._what = GRADIENT if self._quadratic else GRAM
         assert self._factor is not None  # noqa: S101 - for the type checker: the first pass sets it
         return -self._factor.solve(gradient)
 
-    def _refine(self, step: Doubles, size: float, last: Doubles | None) -> None:
+    def _refine(self, step: Doubles, size: float, last: Point | None) -> None:
         """Take a step of least squares: the solution, or a correction of its rounding."""
-        if last is not None:
-            grows = self._epochs > 2 and np.abs(step).max() > np.abs(last).max() / 2
-            self._done = bool(self._ill or grows or size <= REFINED or self._gap <= (self._tolerance or 0))
-            if self._ill or grows:
+        if last is None:
+            self._done = self._what == GRAM and self._factor is not None and self._factor.least >= WELL
+            self._what = GRAM if self._done else GRADIENT
+        else:
+            stuck = self._ill or (self._epochs > 2 and np.abs(step).max() > np.abs(last.step).max() / 2)
+            self._done = bool(stuck or size <= REFINED or self._gap <= (self._tolerance or 0))
+            if stuck:
                 return
         self._weights = self._weights + step
 
@@ -265,19 +258,19 @@ class NewtonTraining(Trainer):
             )
 
     def _current_model(self) -> Model:
-        space, task, learnt = self._space, self.task, None
-        if space is None:
-            space = Space(np.zeros(task.inputs.width), np.ones(task.inputs.width), task.intercept)
-        coef, bias = space.unscaled(self._weights)
+        task, width, learnt = self.task, self.task.inputs.width, None
+        bias = self._weights[:, width] if task.intercept else np.zeros(len(self._weights))
+        coef, bias = self._space.fold(self._weights[:, :width], bias)
         if task.scaling is not None:
             learnt = Learnt(task.scaling, *task.scaling.unfold(coef, bias))
         return Model(task.kind, coef, bias, task.classes, self._params, self.history, learnt)
 
 
-def _center(step: Step, task: Task) -> Doubles:
-    """Return a first centre of dense features, the first row: it only keeps sums from losing digits."""
-    center = np.zeros(task.inputs.width)
-    if isinstance(step.rows, Sparse) or not task.intercept:
-        return center
-    row = step.rows[step.visit[0]].ravel().astype(np.float64)
-    return np.asarray(np.where(np.isfinite(row).all(), row, center))
+def _check_count(newton: Newton) -> None:
+    """Raise BadArgument for too many coefficients."""
+    if newton.outputs * newton.width > MAX_COEFFICIENTS:
+        per = f"{newton.outputs} x " * (newton.outputs > 1)
+        raise BadArgument(
+            f"solver='newton' needs at most {MAX_COEFFICIENTS} coefficients, got {per}{newton.width}; "
+            "use solver='sgd', or 'dual' for logistic, ovr_logistic and squared_hinge"
+        )

@@ -11,7 +11,7 @@ from corgipile.linear.evaluation import measuring
 from corgipile.linear.group_training import train_groups
 from corgipile.linear.label_training import check_model, train_labels
 from corgipile.linear.model import Model
-from corgipile.linear.newton_training import MAX_PASSES, NewtonTraining
+from corgipile.linear.newton_training import MAX_COEFFICIENTS, MAX_PASSES, NewtonTraining, suits
 from corgipile.linear.newton_training import check_settings as check_newton
 from corgipile.linear.problem import open_nonempty, order_of, prepare, widened
 from corgipile.linear.ranks import Ranks, order_for, rank_settings, shard_of
@@ -121,8 +121,15 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
         on_bad: ``"skip"`` leaves out rows that the model cannot train on (a feature or label that is null, NaN or
             infinite, an unknown label, sparse indices out of order). The history counts them (``skipped``, and
             ``test_skipped`` for the test table, where rows whose score overflows are always left out).
-        solver: ``"sgd"``, or ``"dual"``: dual coordinate descent, which has no rate and converges to the optimum of
-            logistic, svm, squared_hinge and ovr_logistic with an ``l2`` above 0 (1 over the number of rows is C = 1);
+        solver: ``"sgd"``; ``"newton"``: the optimum by Newton's method, for linear, logistic, softmax, ovr_logistic,
+            poisson, huber and squared_hinge with up to 4,096 coefficients. Each pass sums second derivatives; least
+            squares take one or two, others mostly 4 to 10. A step that does not decrease the ``objective`` (mean loss
+            plus l2/2 times the squared weights, without intercept) is halved. Training ends when a step would decrease
+            it by less than ``tolerance`` of itself (None: 1e-12), or after ``epochs`` passes (not given: 100).
+            Settings of SGD are refused; one epoch with ``warm_start`` polishes a model. ``"auto"``: that for
+            regression on up to 4,095 dense features without settings of SGD, else ``"sgd"``. ``"dual"``: dual
+            coordinate descent, which has no rate and converges to the optimum of logistic, svm, squared_hinge and
+            ovr_logistic with an ``l2`` above 0 (1 over the number of rows is C = 1);
             that penalty includes the intercept. Each row has a dual variable, or one per class, in memory or, beyond a
             quarter of the budget, in a file. The last record of the history has the ``objective`` and the ``gap``, an
             upper bound of its relative distance to the optimum; training ends when it is within ``tolerance``. With
@@ -144,6 +151,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
 
     Warns:
         DivergenceWarning: The final loss is above that of an untrained model.
+        ConvergenceWarning: With ``solver="newton"``: there is no single, finite optimum, since classes are separable or
+            columns collinear (later ones then get coefficient 0); or passes were too few.
         LeftOutWarning: A text column is left out although nearly all of its cells are numbers.
 
     Example:
@@ -158,6 +167,11 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
 
 def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     """Train as `train` does, on one of several ranks if ``ranks`` is not None."""
+    if given.solver in ("newton", "auto"):
+        exact = _train_newton(given, ranks)
+        if exact is not None:
+            return exact
+        given = replace(given, solver="sgd")
     if ranks is not None or (given.by is None and given.labels is None):
         return _train_one(given, ranks)
     _check_several(given)
@@ -166,6 +180,11 @@ def train_among(given: TrainArguments, ranks: Ranks | None) -> Model:
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened), overwrite=given.overwrite)
     return (train_groups if given.labels is None else train_labels)(given, schedule, opened, _saver(given))
+
+
+def _check_classes(given: TrainArguments) -> None:
+    if loss_of(given.model).numbers and given.classes is not None:
+        raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
 
 
 def _check_several(given: TrainArguments) -> None:
@@ -184,11 +203,7 @@ def _saver(given: TrainArguments) -> Callable[[Model], object] | None:
 
 
 def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
-    if loss_of(given.model).numbers and given.classes is not None:
-        raise BadArgument(f"a {loss_of(given.model).name} model has no classes, got classes={given.classes!r}")
-    if given.solver == "newton":
-        check_newton(given)
-        return _train_newton(given if ranks is None else rank_settings(given, ranks))
+    _check_classes(given)
     dual = given.solver == "dual"
     check_settings(given)
     past = given.warm_start
@@ -228,14 +243,22 @@ def _train_one(given: TrainArguments, ranks: Ranks | None) -> Model:
             return training.run(given.epochs, measure, given.callback, save)
 
 
-def _train_newton(given: TrainArguments) -> Model:
-    """Train one model by Newton's method."""
+def _train_newton(given: TrainArguments, ranks: Ranks | None) -> Model | None:
+    """Train one model by Newton's method; return None if ``solver="auto"`` leaves it to SGD."""
+    auto = given.solver == "auto"
+    if auto and (ranks is not None or not suits(given)):
+        return None
+    check_newton(given)
+    _check_classes(given)
+    given = given if ranks is None else rank_settings(given, ranks)
     past, standardize = given.warm_start, given.standardize if given.l2 else True
     opened, held_out = _split(_opened(given), given)
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
     exact = replace(given, standardize=standardize)  # without a penalty, the scale of features changes nothing
     task = prepare(opened, exact, classes=given.classes, past=past, on_bad=given.on_bad)
+    if auto and (task.inputs.sparse or task.inputs.width >= MAX_COEFFICIENTS):
+        return None
     task = replace(task, inputs=widened(task.inputs, task.source))
     if not given.l2:
         task = replace(task, standardize=False)  # a warm start's scaling stays
