@@ -44,15 +44,15 @@ static inline cp_newton_point cp_newton_poisson(double m, double y)
 static inline cp_newton_point cp_newton_at(enum cp_loss loss, double m, double y, const cp_newton_terms *t)
 {
     const double off = m - y, lack = 1 - y * m;
-    switch (loss) {
-    case CP_LOGISTIC:
-    case CP_LOGISTICS: return cp_newton_logistic(y * m, y);
-    case CP_SQUARED_HINGE:
+    if (loss == CP_LOGISTIC || loss == CP_LOGISTICS)
+        return cp_newton_logistic(y * m, y);
+    if (loss == CP_SQUARED_HINGE)
         return lack > 0 ? (cp_newton_point){lack * lack, -2 * y * lack, 2} : (cp_newton_point){0, 0, 0};
-    case CP_HUBER: return cp_newton_huber(off, t);
-    case CP_POISSON: return cp_newton_poisson(m, y);
-    default: return (cp_newton_point){off * off / 2, off, 1};
-    }
+    if (loss == CP_HUBER)
+        return cp_newton_huber(off, t);
+    if (loss == CP_POISSON)
+        return cp_newton_poisson(m, y);
+    return (cp_newton_point){off * off / 2, off, 1};
 }
 
 /* Return slope and curvature for the step from weights of zero, whose own curvature may be no guide: HUBER starts as
