@@ -1,6 +1,6 @@
 /* Value, slope and curvature of a row's loss at its margin, in double, for Newton's method.
  *
- * The curvature of HUBER blends two: `blend` 0 is the second derivative, 1 the curvature of the
+ * The curvature of HUBER and QUANTILE blends two: `blend` 0 is the second derivative, 1 the curvature of the
  * parabola that touches the loss and lies above it, with which a step never increases the loss. */
 #pragma once
 
@@ -8,13 +8,14 @@
 
 typedef struct { double value, slope, curve; } cp_newton_point;
 
-/* Numbers that the formulas of a pass share: the loss's parameter, and the blend. */
-typedef struct { double parameter, blend; } cp_newton_terms;
+/* Numbers that the formulas of a pass share: the loss's parameter, the blend, and the width of the parabola at the kink
+ * of QUANTILE. */
+typedef struct { double parameter, blend, width; } cp_newton_terms;
 
 static inline int cp_newton_has(enum cp_loss loss)
 {
     return loss == CP_LOGISTIC || loss == CP_SQUARED || loss == CP_SOFTMAX || loss == CP_HUBER || loss == CP_POISSON
-           || loss == CP_SQUARED_HINGE || loss == CP_LOGISTICS;
+           || loss == CP_QUANTILE || loss == CP_SQUARED_HINGE || loss == CP_LOGISTICS;
 }
 
 /* Return the natural logarithm of any positive number. */
@@ -34,6 +35,15 @@ static inline cp_newton_point cp_newton_huber(double off, const cp_newton_terms 
     return (cp_newton_point){delta * (a - delta / 2), off < 0 ? -delta : delta, t->blend * (delta / a)};
 }
 
+/* QUANTILE with its kink replaced by a parabola of the same slopes at its ends (the Moreau envelope). */
+static inline cp_newton_point cp_newton_quantile(double off, const cp_newton_terms *t)
+{
+    const double slope = off < 0 ? -t->parameter : 1 - t->parameter, a = off < 0 ? -off : off;
+    if (off / slope < t->width)
+        return (cp_newton_point){off * off / (2 * t->width), off / t->width, 1 / t->width};
+    return (cp_newton_point){slope * (off - slope * t->width / 2), slope, t->blend / (2 * a)};
+}
+
 static inline cp_newton_point cp_newton_poisson(double m, double y)
 {
     const double mean = cp_exp(m < 700 ? m : 700), own = y > 0 ? y * cp_newton_log(y) - y : 0;
@@ -50,17 +60,19 @@ static inline cp_newton_point cp_newton_at(enum cp_loss loss, double m, double y
         return lack > 0 ? (cp_newton_point){lack * lack, -2 * y * lack, 2} : (cp_newton_point){0, 0, 0};
     if (loss == CP_HUBER)
         return cp_newton_huber(off, t);
+    if (loss == CP_QUANTILE)
+        return cp_newton_quantile(off, t);
     if (loss == CP_POISSON)
         return cp_newton_poisson(m, y);
     return (cp_newton_point){off * off / 2, off, 1};
 }
 
-/* Return slope and curvature for the step from weights of zero, whose own curvature may be no guide: HUBER starts as
- * least squares, POISSON from means near the labels, as in R's glm. */
+/* Return slope and curvature for the step from weights of zero, whose own curvature may be no guide: HUBER and
+ * QUANTILE start as least squares, POISSON from means near the labels, as in R's glm. */
 static inline cp_newton_point cp_newton_start(enum cp_loss loss, cp_newton_point at, double m, double y)
 {
     const double mean = y + 0.1;
-    if (loss == CP_HUBER)
+    if (cp_losses[loss].bounded)
         return (cp_newton_point){at.value, m - y, 1};
     if (loss == CP_POISSON)
         return (cp_newton_point){at.value, mean * (m - cp_newton_log(mean)) + 0.1, mean};

@@ -162,12 +162,13 @@ static inline int cp_newton_isa(void)
 
 /* Begin a pass at weights [outputs][width], the intercept last. */
 static inline void cp_newton_begin(cp_newton *s, enum cp_newton_matrix pass, int start, double blend,
-                                   const double *weights, const double *center, const double *factor)
+                                   double width, const double *weights, const double *center, const double *factor)
 {
     const int64_t outputs = s->form.outputs;
     s->pass = pass;
     s->start = start;
     s->terms.blend = blend;
+    s->terms.width = width;
     s->isa = s->isa < 0 || s->isa > cp_newton_isa() ? cp_newton_isa() : s->isa;
     for (int64_t k = 0; k < outputs; k++)
         memcpy(s->weights + k * s->padded, weights + k * s->width, (size_t)s->width * sizeof *weights);

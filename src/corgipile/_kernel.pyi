@@ -360,7 +360,15 @@ def newton_add(
     /,
 ) -> tuple[int, int]: ...
 def newton_begin(
-    state: object, matrix: int, start: bool, blend: float, weights: _Array, center: _Array, factor: _Array, /
+    state: object,
+    matrix: int,
+    start: bool,
+    blend: float,
+    width: float,
+    weights: _Array,
+    center: _Array,
+    factor: _Array,
+    /,
 ) -> None: ...
 def newton_end(
     state: object, gradient: _Array, matrices: _Array | None, /

@@ -40,7 +40,7 @@ static void pass(cp_newton *s, cp_rows *r, enum cp_newton_matrix what)
         weights[j] = 0.01 * (j % 11 - 4);
     for (int j = 0; j < FEATURES; j++)
         center[j] = 0.1 * j, factor[j] = 1 + 0.05 * j;
-    cp_newton_begin(s, what, 0, 0.5, weights, center, factor);
+    cp_newton_begin(s, what, 0, 0.5, 0.1, weights, center, factor);
     for (int half = 0; half < 2; half++) {
         r->visit = visit + half * 301;
         r->m = half ? ROWS - 301 : 301;
@@ -58,7 +58,7 @@ static void run(enum cp_loss loss, int bytes, int sparse, int skip)
     const int64_t outputs = cp_loss_per_class(loss) ? 3 : 1;
     uint64_t seed = 7;
     cp_newton_shape shape = {.loss = loss, .bytes = bytes, .sparse = sparse, .intercept = 1, .skip = skip, .isa = -1,
-                             .features = FEATURES, .outputs = outputs, .parameter = 1, .classes = classes};
+                             .features = FEATURES, .outputs = outputs, .parameter = 0.6, .classes = classes};
     char *x = malloc((size_t)ROWS * FEATURES * (size_t)bytes);
     double *y = malloc(ROWS * sizeof *y);
     int32_t *visit = malloc(ROWS * sizeof *visit), *index = malloc(FEATURES * sizeof *index);

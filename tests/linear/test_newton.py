@@ -290,9 +290,22 @@ def test_auto_takes_newton_for_regression_without_settings_of_sgd():
         for name, given in (
             ("linear", {"model": "linear"}),
             ("rate", {"model": "linear", "learning_rate": 0.01}),
-            ("quantile", {"model": "quantile"}),
+            ("l1", {"model": "linear", "l1": 0.1}),
         )
     }
-    assert solver == {"linear": "newton", "rate": None, "quantile": None}
+    assert solver == {"linear": "newton", "rate": None, "l1": None}
     assert "solver" not in cp.train(sparse(x.astype(np.float32), y), model="linear", solver="auto").params
     assert "solver" not in cp.train(table(x, (score > 0).astype(int)), solver="auto").params
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("count", "width"), [(235, 1), (600, 4), (30, 3)])
+def test_quantiles_are_those_of_linear_programming(count, width, tau):
+    peers = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(count)
+    x = rng.normal(size=(count, width)) * np.arange(1, width + 1) + 10
+    y = 100 + x.sum(axis=1) + rng.standard_t(2, count) * (1 + np.abs(x[:, 0] - 10)) * 5
+    model = fit(table(x, y), model=f"quantile:{tau}")
+    peer = peers.QuantileRegressor(quantile=tau, alpha=0, solver="highs").fit(x, y)
+    np.testing.assert_allclose(model.coef[0], peer.coef_, rtol=1e-6)
+    assert abs((y < model.predict(table(x, y))).mean() - tau) <= (width + 1) / count

@@ -65,7 +65,7 @@ static PyObject *newton_lanes(PyObject *Py_UNUSED(self), PyObject *capsule)
     return newton_of(capsule, &s) ? PyLong_FromLongLong(s->lanes) : NULL;
 }
 
-/* newton_begin(state, matrix, start, blend, weights, center, factor) */
+/* newton_begin(state, matrix, start, blend, width, weights, center, factor) */
 static PyObject *newton_begin(PyObject *Py_UNUSED(self), PyObject *args)
 {
     CP_ARRAY(weights, "weights", 8);
@@ -73,15 +73,15 @@ static PyObject *newton_begin(PyObject *Py_UNUSED(self), PyObject *args)
     CP_ARRAY(factor, "factor", 8);
     cp_newton *s;
     int matrix, start;
-    double blend;
-    if (!PyArg_ParseTuple(args, "O&ipdO&O&O&", newton_of, &s, &matrix, &start, &blend, CP_HOLD(weights),
-                          CP_HOLD(center), CP_HOLD(factor)))
+    double blend, width;
+    if (!PyArg_ParseTuple(args, "O&ipddO&O&O&", newton_of, &s, &matrix, &start, &blend, &width,
+                          CP_HOLD(weights), CP_HOLD(center), CP_HOLD(factor)))
         return NULL;
     if (weights.count != s->form.outputs * s->width || center.count != s->form.features
         || factor.count != center.count || matrix < CP_NEWTON_NONE || matrix > CP_NEWTON_TRIANGLE)
         return PyErr_Format(PyExc_ValueError, "weights must be [%lld, %lld], center and factor one per feature",
                             (long long)s->form.outputs, (long long)s->width);
-    cp_newton_begin(s, (enum cp_newton_matrix)matrix, start, blend, weights.at, center.at, factor.at);
+    cp_newton_begin(s, (enum cp_newton_matrix)matrix, start, blend, width, weights.at, center.at, factor.at);
     Py_RETURN_NONE;
 }
 

@@ -141,6 +141,8 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         args = {key: value for key, value in self.get_params(deep=False).items() if key not in ("model", "warm_start")}
         past = self.model_ if (more or yes_or_no(self.warm_start, "warm_start")) and hasattr(self, "model_") else None
         self._by_table = by_table
+        if self.solver == "auto" and self.epochs != _Settings.epochs:
+            args["solver"] = "sgd"
         if not by_table:
             args["features"] = "features"  # the column of _as_table, whatever a data frame's columns are
         elif self._columns is not None and self.features is None and not (self.text or self.interactions):

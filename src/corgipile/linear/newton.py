@@ -33,6 +33,7 @@ class Sums(NamedTuple):
     Attributes:
         figures: Its figures.
         loss: The weighted sum of losses.
+        squares: The weighted sum of squared errors of regressions.
         wrong: Rows whose score is not strictly on the side of their label.
         gradient: Of that sum, [outputs, width].
         matrices: Its second derivatives by pair of outputs, [pairs, width, width]; or a triangle.
@@ -40,6 +41,7 @@ class Sums(NamedTuple):
 
     figures: Figures
     loss: float
+    squares: float
     wrong: int
     gradient: Doubles
     matrices: Doubles
@@ -78,12 +80,13 @@ class Newton(SGD):
         self._map: Callable[..., Any] = map
 
     @contextmanager
-    def summing(self, what: int, weights: Doubles, space: Scaling, *, start: bool, blend: float) -> Iterator[None]:
+    def summing(
+        self, what: int, weights: Doubles, space: Scaling, *, start: bool, blend: float = 0.0, width: float = 1.0
+    ) -> Iterator[None]:
         """Begin a pass at weights for standardised features, the intercept last; its rows are added inside."""
         self._rows, self._what = 0, what
-        _kernel.newton_begin(
-            self._sums, what, start, blend, np.ascontiguousarray(weights), space.center, 1 / space.scale
-        )
+        settings = np.ascontiguousarray(weights), space.center, 1 / space.scale
+        _kernel.newton_begin(self._sums, what, start, blend, width, *settings)
         with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(self._lanes))) as pool:
             self._map = pool.map
             yield
@@ -124,7 +127,7 @@ class Newton(SGD):
             score = 1 - squares / spread if spread > 0 else float(squares == 0)
         if self._what == GRAM:  # the kernel fills the upper triangles
             matrices = np.triu(matrices) + np.triu(matrices, 1).transpose(0, 2, 1)
-        return Sums(Figures(rows, loss / (weight or 1), score, weight), loss, wrong, gradient, matrices)
+        return Sums(Figures(rows, loss / (weight or 1), score, weight), loss, squares, wrong, gradient, matrices)
 
 
 @dataclass(frozen=True)

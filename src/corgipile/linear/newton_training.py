@@ -37,10 +37,11 @@ NEWTON_SETTINGS = {
     "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "callback", "on_rows", "text",
     "interactions", "hash_bits", "ngrams", "weight", "class_weight", "warm_start",
 }  # fmt: skip
-KINDS = ("linear", "logistic", "softmax", "ovr_logistic", "poisson", "huber", "squared_hinge")
+KINDS = ("linear", "logistic", "softmax", "ovr_logistic", "poisson", "huber", "quantile", "squared_hinge")
+ROBUST = ("huber", "quantile")  # curvature is 0 for most residuals
 SEPARABLE = ("logistic", "softmax", "ovr_logistic")
 MAX_COEFFICIENTS = 4096  # of all outputs, with intercepts: their matrix of second derivatives is in memory
-MAX_PASSES = 100  # where epochs is not given
+MAX_PASSES = 200  # where epochs is not given
 TOLERANCE = 1e-12  # expected decrease of the objective, relative to it, at which training ends
 SMALL_STEP = 1e-11  # relative size of a step at which it ends too
 WELL = 1e-2  # relative pivot of least squares above which one pass gives 12 digits
@@ -51,6 +52,8 @@ DEPENDENT_ROWS = 64  # the same for rotated rows, in units of their precision
 MIN_LENGTH = 2.0**-20  # shortest step, relative to the full one
 ROUNDING = 1e-13  # of the objective
 UNBOUNDED_STEP = 0.1  # a last step that changes scores by this much shows weights that grow for ever
+WIDTH_FACTOR, STABLE_FACTOR = 10.0, 1e4  # by which the smoothed kink of quantile narrows; if rows in it stay the same
+PROBE, MIN_WIDTH = 1e-3, 1e-9  # share by which it narrows to find the direction; smallest share of the first width
 BLEND_FACTOR, MIN_BLEND = 10, 1e-3  # by which the share of bounding parabolas falls from pass to pass
 
 
@@ -94,6 +97,7 @@ class NewtonTraining(Trainer):
     ) -> None:
         super().__init__(task, feeder, params | {"solver": "newton"}, past.history if past else (), given.on_rows)
         self._past, self._tolerance = past, given.tolerance
+        self._limit = given.tolerance or TOLERANCE
         self.newton = newton = Newton(
             task.kind,
             task.inputs,
@@ -112,9 +116,12 @@ class NewtonTraining(Trainer):
         penalised = (task.scaling or Scaling.none(task.inputs.width)).scale / self._space.scale
         self._penalty = np.append(given.l2 * penalised**2, 0.0)[: newton.width]  # second derivatives
         self._quadratic, self._what, self._length, self._done = newton.loss.name == "linear", GRAM, 1.0, False
-        self._blend = 1.0 if newton.loss.name == "huber" else 0.0
+        self._blend, self._width, self._narrow = float(newton.loss.name == "huber"), 1.0, 0.0
+        self._level = 0  # passes at this width; 0: one that finds where the optimum moves as the width falls
         self._best: Point | None = None
         self._factor: Factor | None = None
+        self._forced = False  # whether bounding parabolas are needed, since second derivatives are singular
+        self._dependent, self._stable = 0, False  # weights that others determine; the level above took one pass
         self._gap, self._epochs, self._ill = np.inf, 0, False  # ill: too near to dependent for corrections
 
     def _epoch(self, epoch: int, *, last: bool) -> Record:
@@ -131,7 +138,7 @@ class NewtonTraining(Trainer):
     def _pass(self, epoch: int) -> Sums:
         """Return the sums over all rows at the current weights."""
         task, newton, start = self.task, self.newton, not self._epochs and self._past is None
-        with newton.summing(self._what, self._weights, self._space, start=start, blend=self._blend):
+        with newton.summing(self._what, self._weights, self._space, start=start, blend=self._blend, width=self._width):
             for step in passes.steps(self._feeder, newton.inputs, task.label, task.weight, epoch):
                 newton.learn(*step)
                 self._on_rows(len(step.visit))
@@ -146,11 +153,11 @@ class NewtonTraining(Trainer):
         better = figures._replace(loss=loss / figures.weight, score=1 - unexplained)
         return better, objective + float((right * step).sum()) / 2 / figures.rows
 
-    def _advance(self, sums: Sums, objective: float) -> None:
+    def _advance(self, sums: Sums, objective: float) -> None:  # noqa: PLR0911 - one return per outcome of a pass
         """Take the next step, or a shorter one if the last did not decrease the objective."""
         best, rows = self._best, sums.figures.rows
         if best is not None and not self._quadratic and not objective <= best.objective + ROUNDING * abs(objective):
-            self._halve(best)
+            self._halve(best) if self._gap > self._limit else self._end(0 * best.step)
             return
         gradient = sums.gradient + self._penalty * rows * self._weights
         if not sums.wrong and not self._penalty.any() and self.newton.loss.name in SEPARABLE:
@@ -160,28 +167,52 @@ class NewtonTraining(Trainer):
         if step is None:
             return
         self._gap = float(abs((gradient * step).sum()) / 2 / rows / (objective or 1))
+        if self._narrow and not self._level:
+            self._follow(step)
+            return
         self._best, self._length = Point(self._weights, objective, step), 1.0
         size = float(np.abs(step).max() / (np.abs(self._weights).max() or 1))
         if self._quadratic:
             self._refine(step, size, best)
             return
         self._weights = self._weights + step
+        if self._epochs == 1 and self.newton.loss.name == "quantile":
+            self._begin_width(sums, float((sums.gradient * step).sum()) if self._past is None else 0.0)
         if self._epochs == 1 and self._past is None:
             return
-        if self._gap <= (self._tolerance or TOLERANCE) or size <= SMALL_STEP:
+        if self._gap <= self._limit or size <= SMALL_STEP:
             self._end(np.abs(step))
-        elif self._blend:
-            self._blend = self._blend / BLEND_FACTOR if self._blend > MIN_BLEND else 0.0
+            return
+        self._level += 1
+        self._blend = self._blend / BLEND_FACTOR if self._blend > MIN_BLEND else 0.0
+
+    def _begin_width(self, sums: Sums, decrease: float) -> None:
+        """Smooth the kink of quantile over a typical residual; further passes narrow that."""
+        self._width = float(np.sqrt(max(sums.squares + decrease, 0.0) / sums.figures.weight)) or 1.0
+        self._narrow, self._best, self._level = self._width * MIN_WIDTH, None, 1
+
+    def _follow(self, step: Doubles) -> None:
+        """Follow the optimum, which moves linearly with the width while the same rows lie in it, to a smaller width."""
+        factor = STABLE_FACTOR if self._stable else WIDTH_FACTOR
+        self._weights = self._weights + step * ((1 - 1 / factor) / PROBE)
+        self._width, self._what, self._level, self._best = self._width / factor, GRAM, 1, None
 
     def _end(self, step: Doubles) -> None:
-        """End after the last step; with a share of bounding parabolas, once more without."""
-        self._done, self._blend = not self._blend, 0.0
-        if self._done and step.max() > UNBOUNDED_STEP:
-            names = self._names(np.asarray(step.max(axis=0) > step.max() / 2))
-            self._finish(f"quasi-complete separation: the weights of {names} grow without bound")
+        """End after the last step; with a share of bounding parabolas, or a smoothed kink, go on with less."""
+        if self._blend and not self._forced:
+            self._blend, self._best = 0.0, None
+        elif self._width > self._narrow > 0:
+            self._blend, self._forced = 0.0, False
+            self._width, self._what, self._best = self._width * (1 - PROBE), GRADIENT, None
+            self._stable, self._level = self._level == 1, 0
+        else:
+            self._done = True
+            if step.max() > UNBOUNDED_STEP:
+                names = self._names(np.asarray(step.max(axis=0) > step.max() / 2))
+                self._finish(f"quasi-complete separation: the weights of {names} grow without bound")
 
     def _step(self, sums: Sums, gradient: Doubles) -> Doubles | None:
-        """Return the step by the sums; None if rows must be rotated for it."""
+        """Return the step by the sums; None if it needs another pass first."""
         newton, penalty = self.newton, self._penalty * sums.figures.rows
         if self._what == TRIANGLE:
             precision = DEPENDENT_ROWS * float(np.finfo(newton.inputs.dtype).eps)
@@ -197,6 +228,10 @@ class NewtonTraining(Trainer):
                 return None
             if self._epochs == 1 and (self._quadratic or self._past is None):  # later, curvature may vanish
                 self._note_dependent(self._factor)
+                self._dependent = int(self._factor.aliased.sum())
+            elif newton.loss.name in ROBUST and self._blend < 1 and self._factor.aliased.sum() > self._dependent:
+                self._blend, self._forced = 1.0, True  # too few rows have curvature
+                return None
         assert self._factor is not None  # noqa: S101 - for the type checker: the first pass sets it
         return -self._factor.solve(gradient)
 
@@ -214,7 +249,7 @@ class NewtonTraining(Trainer):
 
     def _halve(self, best: Point) -> None:
         self._length /= 2
-        if self.newton.loss.name == "huber":
+        if self.newton.loss.name in ROBUST:
             self._blend = min(1.0, self._blend * BLEND_FACTOR + MIN_BLEND)
         self._done = self._length < MIN_LENGTH
         self._weights = best.weights + (0.0 if self._done else self._length) * best.step
@@ -254,7 +289,7 @@ class NewtonTraining(Trainer):
         if self._epochs > 1 and not self._quadratic:
             self._warn(
                 f"no convergence after {self._epochs} passes: a step would lower the objective by {self._gap:.2g} of "
-                f"itself, tolerance={self._tolerance or TOLERANCE:g}; use more epochs, or l2= above 0"
+                f"itself, tolerance={self._limit:g}; use more epochs, or l2= above 0"
             )
 
     def _current_model(self) -> Model:

@@ -122,14 +122,14 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
             infinite, an unknown label, sparse indices out of order). The history counts them (``skipped``, and
             ``test_skipped`` for the test table, where rows whose score overflows are always left out).
         solver: ``"sgd"``; ``"newton"``: the optimum by Newton's method, for linear, logistic, softmax, ovr_logistic,
-            poisson, huber and squared_hinge with up to 4,096 coefficients. Each pass sums second derivatives; least
-            squares take one or two, others mostly 4 to 10. A step that does not decrease the ``objective`` (mean loss
-            plus l2/2 times the squared weights, without intercept) is halved. Training ends when a step would decrease
-            it by less than ``tolerance`` of itself (None: 1e-12), or after ``epochs`` passes (not given: 100).
-            Settings of SGD are refused; one epoch with ``warm_start`` polishes a model. ``"auto"``: that for
-            regression on up to 4,095 dense features without settings of SGD, else ``"sgd"``. ``"dual"``: dual
-            coordinate descent, which has no rate and converges to the optimum of logistic, svm, squared_hinge and
-            ovr_logistic with an ``l2`` above 0 (1 over the number of rows is C = 1);
+            poisson, huber, quantile and squared_hinge with up to 4,096 coefficients. Each pass sums second derivatives;
+            least squares take one or two, quantile about 60, others 4 to 10. A step that does not decrease the
+            ``objective`` (mean loss plus l2/2 times the squared weights, without intercept) is halved. Training ends
+            when a step would decrease it by less than ``tolerance`` of itself (None: 1e-12), or after ``epochs`` passes
+            (not given: 200). Settings of SGD are refused; one epoch with ``warm_start`` polishes a model. ``"auto"``:
+            that for regression on up to 4,095 dense features without settings of SGD, where ``epochs`` is no limit,
+            else ``"sgd"``. ``"dual"``: dual coordinate descent, which has no rate and converges to the optimum of
+            logistic, svm, squared_hinge and ovr_logistic with an ``l2`` above 0 (1 over the number of rows is C = 1);
             that penalty includes the intercept. Each row has a dual variable, or one per class, in memory or, beyond a
             quarter of the budget, in a file. The last record of the history has the ``objective`` and the ``gap``, an
             upper bound of its relative distance to the optimum; training ends when it is within ``tolerance``. With
@@ -266,7 +266,7 @@ def _train_newton(given: TrainArguments, ranks: Ranks | None) -> Model | None:
         task = task.with_statistics(feeder)
         params = task.params(given, feeder, choose_step(given, given.model, past).name)
         training, epochs = NewtonTraining(task, feeder, given, past, params), given.epochs
-        if not list(changed(given, ["epochs"])):
+        if auto or not list(changed(given, ["epochs"])):
             epochs = MAX_PASSES
         with measuring(held_out, task) as measure:
             return training.run(epochs, measure, given.callback, _saver(given))
