@@ -24,7 +24,7 @@ from corgipile.linear.newton import (
 )
 from corgipile.linear.problem import Record, Task
 from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.sgd import Figures
+from corgipile.linear.sgd import Figures, outputs_of
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, changed, declared
@@ -98,6 +98,7 @@ class NewtonTraining(Trainer):
         super().__init__(task, feeder, params | {"solver": "newton"}, past.history if past else (), given.on_rows)
         self._past, self._tolerance = past, given.tolerance
         self._limit = given.tolerance or TOLERANCE
+        _check_count(task)
         self.newton = newton = Newton(
             task.kind,
             task.inputs,
@@ -106,8 +107,8 @@ class NewtonTraining(Trainer):
             on_bad=task.on_bad,
             class_weight=task.class_weight,
         )
-        _check_count(newton)
-        self._space = passes.moments(task.inputs, task.table(), feeder).scaling(centred=task.intercept)
+        known = task.scaling if past is None and not (task.keep_flags or task.inputs.sparse) else None
+        self._space = known or passes.moments(task.inputs, task.table(), feeder).scaling(centred=task.intercept)
         self._weights = np.zeros((newton.outputs, newton.width))
         if past is not None:
             coef, bias = self._space.unfold(past.coef.astype(np.float64), past.intercept.astype(np.float64))
@@ -301,11 +302,12 @@ class NewtonTraining(Trainer):
         return Model(task.kind, coef, bias, task.classes, self._params, self.history, learnt)
 
 
-def _check_count(newton: Newton) -> None:
+def _check_count(task: Task) -> None:
     """Raise BadArgument for too many coefficients."""
-    if newton.outputs * newton.width > MAX_COEFFICIENTS:
-        per = f"{newton.outputs} x " * (newton.outputs > 1)
+    outputs, width = outputs_of(task.kind, task.classes), task.inputs.width + task.intercept
+    if outputs * width > MAX_COEFFICIENTS:
+        per = f"{outputs} x " * (outputs > 1)
         raise BadArgument(
-            f"solver='newton' needs at most {MAX_COEFFICIENTS} coefficients, got {per}{newton.width}; "
+            f"solver='newton' needs at most {MAX_COEFFICIENTS} coefficients, got {per}{width}; "
             "use solver='sgd', or 'dual' for logistic, ovr_logistic and squared_hinge"
         )
