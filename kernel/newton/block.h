@@ -82,33 +82,19 @@ static __attribute__((noinline)) int CP(take)(const cp_newton *s, cp_newton_lane
     return !status && !bad;
 }
 
-/* Add slope z of the block's rows to the gradient: by blocks, or, `exact`, row by row with the rounding of products
- * and sums (Dekker 1971; Knuth). */
-static inline void CP(gradient)(const cp_newton *s, cp_newton_lane *a, const double *slope, double *high, double *low,
-                                const int exact)
+/* Add slope z of the block's rows to the gradient, and what that rounds away to `low`. */
+static inline void CP(gradient)(const cp_newton *s, const cp_newton_lane *a, const double *slope, double *high,
+                                double *low)
 {
-    const double split = 134217729;
     for (int64_t q = 0; q < s->padded; q += CP_NEWTON_PANEL) {
         const double *restrict z = a->z + q * CP_NEWTON_ROWS;
-        double sum[CP_NEWTON_PANEL] = {0}, lost[CP_NEWTON_PANEL] = {0};
-        for (int64_t r = 0; r < a->filled; r++, z += CP_NEWTON_PANEL) {
-            const double g = slope[r], g_high = g * split - (g * split - g), g_low = g - g_high;
-            for (int c = 0; c < CP_NEWTON_PANEL; c++) {
-                const double p = g * z[c];
-                if (!exact) {
-                    sum[c] += p;
-                    continue;
-                }
-                const double t = z[c] * split, z_high = t - (t - z[c]), z_low = z[c] - z_high;
-                const double off = ((g_high * z_high - p) + g_high * z_low + g_low * z_high) + g_low * z_low;
-                const double next = sum[c] + p, back = next - sum[c];
-                lost[c] += ((sum[c] - (next - back)) + (p - back)) + off;
-                sum[c] = next;
-            }
-        }
+        double sum[CP_NEWTON_PANEL] = {0};
+        for (int64_t r = 0; r < a->filled; r++, z += CP_NEWTON_PANEL)
+            for (int c = 0; c < CP_NEWTON_PANEL; c++)
+                sum[c] += slope[r] * z[c];
         for (int c = 0; c < CP_NEWTON_PANEL; c++) {
             const double next = high[q + c] + sum[c], back = next - high[q + c];
-            low[q + c] += ((high[q + c] - (next - back)) + (sum[c] - back)) + lost[c];
+            low[q + c] += (high[q + c] - (next - back)) + (sum[c] - back);
             high[q + c] = next;
         }
     }
@@ -174,13 +160,8 @@ static __attribute__((noinline)) void CP(sum_block)(const cp_newton *s, cp_newto
 {
     const int64_t outputs = s->form.outputs;
     cp_newton_points(s, a);
-    for (int64_t k = 0; k < outputs; k++) {
-        double *slope = a->slope + k * CP_NEWTON_ROWS, *high = a->high + k * s->padded, *low = a->low + k * s->padded;
-        if (s->pass == CP_NEWTON_NONE)
-            CP(gradient)(s, a, slope, high, low, 1);
-        else
-            CP(gradient)(s, a, slope, high, low, 0);
-    }
+    for (int64_t k = 0; k < outputs; k++)
+        CP(gradient)(s, a, a->slope + k * CP_NEWTON_ROWS, a->high + k * s->padded, a->low + k * s->padded);
     if (s->pass == CP_NEWTON_TRIANGLE)
         CP(rotate)(s, a);
     for (int64_t at = 0, k, l; s->pass == CP_NEWTON_GRAM && at < s->pairs; at++) {

@@ -18,7 +18,7 @@ enum {
     CP_NEWTON_LANE_BYTES = 8 << 20   /* most bytes of a lane's matrices, if there are several lanes */
 };
 
-/* CP_NEWTON_NONE: the gradient alone, summed with twice the digits; CP_NEWTON_GRAM: also second derivatives;
+/* CP_NEWTON_NONE: the gradient alone; CP_NEWTON_GRAM: also second derivatives;
  * CP_NEWTON_TRIANGLE: instead the triangle R of rows sqrt(h) z, with -slope / sqrt(h) as the right-hand side */
 enum cp_newton_matrix { CP_NEWTON_NONE, CP_NEWTON_GRAM, CP_NEWTON_TRIANGLE };
 
