@@ -155,11 +155,34 @@ static void CP(rotate)(const cp_newton *s, cp_newton_lane *a)
     }
 }
 
+/* Turn the margins of LOGISTIC into slopes and curvatures, many rows at a time; add the rows' losses. */
+static void CP(logistic)(cp_newton_lane *a)
+{
+    double margin[CP_NEWTON_ROWS], *restrict slope = a->slope, *restrict curve = a->curve, *restrict value = a->pair;
+    const double *restrict label = a->label, *restrict weight = a->weight;
+    memcpy(margin, slope, sizeof margin);
+    for (int64_t r = 0; r < a->filled; r++) {
+        const cp_newton_point at = cp_newton_logistic(label[r] * margin[r], label[r]);
+        value[r] = at.value;
+        slope[r] = weight[r] * at.slope;
+        curve[r] = weight[r] * at.curve;
+    }
+    for (int64_t r = 0; r < a->filled; r++) {
+        a->totals.rows++;
+        a->totals.weight += weight[r];
+        cp_newton_count(&a->totals, value[r], weight[r]);
+        cp_newton_count_side(&a->totals, margin[r], label[r], weight[r]);
+    }
+}
+
 /* End a block: add its rows to the sums. */
 static __attribute__((noinline)) void CP(sum_block)(const cp_newton *s, cp_newton_lane *a)
 {
     const int64_t outputs = s->form.outputs;
-    cp_newton_points(s, a);
+    if (s->form.loss == CP_LOGISTIC)
+        CP(logistic)(a);
+    else
+        cp_newton_points(s, a);
     for (int64_t k = 0; k < outputs; k++)
         CP(gradient)(s, a, a->slope + k * CP_NEWTON_ROWS, a->high + k * s->padded, a->low + k * s->padded);
     if (s->pass == CP_NEWTON_TRIANGLE)

@@ -21,9 +21,23 @@ static inline int cp_newton_has(enum cp_loss loss)
 /* Return the natural logarithm of any positive number. */
 static inline double cp_newton_log(double x) { return x >= 1 ? cp_log(x) : -cp_log(1 / x); }
 
+/* Return exp(-a) for a >= 0, as cp_exp does, without a branch: rows are computed in vectors. */
+static inline double cp_newton_exp_minus(double a)
+{
+    const double magic = 6755399441055744.0, x = a < 700 ? -a : -700;
+    const double whole = x * 1.44269504088896340736 + magic, n = whole - magic;
+    const double r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10;
+    double sum = 1;
+    uint64_t bits;
+    for (int k = 13; k >= 1; k--)
+        sum = 1 + sum * r * (1.0 / k);
+    memcpy(&bits, &whole, sizeof bits);
+    return sum * cp_bits_double((bits + 1023) << 52);
+}
+
 static inline cp_newton_point cp_newton_logistic(double ym, double y)
 {
-    const double e = cp_exp(ym > 0 ? -ym : ym), share = 1 / (1 + e), wrong = ym > 0 ? e * share : share;
+    const double e = cp_newton_exp_minus(ym > 0 ? ym : -ym), share = 1 / (1 + e), wrong = ym > 0 ? e * share : share;
     return (cp_newton_point){cp_log(1 + e) + (ym > 0 ? 0 : -ym), -y * wrong, e * share * share};
 }
 

@@ -32,6 +32,13 @@ static inline void cp_newton_count(cp_newton_totals *t, double value, double wei
     t->loss = next;
 }
 
+/* Count whether the margin of a row is on its label's side. */
+static inline void cp_newton_count_side(cp_newton_totals *t, double m, double y, double w)
+{
+    t->correct += (m > 0) == (y > 0) ? w : 0;
+    t->wrong += w > 0 && !(y * m > 0);
+}
+
 /* Turn the margins of row r into slopes and shares of its classes; add its loss. */
 static inline void cp_newton_softmax(const cp_newton *s, cp_newton_lane *a, int64_t r)
 {
@@ -90,10 +97,8 @@ static inline void cp_newton_one(const cp_newton *s, cp_newton_lane *a, int64_t 
         t->squares += w * (off * off);
         t->sum += w * y;
         t->square += w * (y * y);
-    } else {
-        t->correct += (m > 0) == (y > 0) ? w : 0;
-        t->wrong += w > 0 && !(y * m > 0);
-    }
+    } else
+        cp_newton_count_side(t, m, y, w);
 }
 
 static inline void cp_newton_points(const cp_newton *s, cp_newton_lane *a)
