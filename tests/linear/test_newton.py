@@ -215,6 +215,8 @@ def test_separation_is_named():
     flag = (score > 1).astype(float)
     with pytest.warns(ConvergenceWarning, match="quasi-complete separation: the weights of .*'x1'"):
         cp.train(table(np.column_stack([x[:, 0], flag]), (flag + (x[:, 2] > 40) > 0).astype(int)), solver="newton")
+    with pytest.warns(ConvergenceWarning, match="weights of .*'.intercept.' grow without bound"):
+        cp.train(table(x, np.zeros(ROWS)), model="poisson", solver="newton")
 
 
 def test_too_few_passes_are_named():

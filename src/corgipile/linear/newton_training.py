@@ -123,6 +123,7 @@ class NewtonTraining(Trainer):
         self._factor: Factor | None = None
         self._forced = False  # whether bounding parabolas are needed, since second derivatives are singular
         self._dependent, self._stable = 0, False  # weights that others determine; the level above took one pass
+        self._first = 0.0  # the objective after the first step
         self._gap, self._epochs, self._ill = np.inf, 0, False  # ill: too near to dependent for corrections
 
     def _epoch(self, epoch: int, *, last: bool) -> Record:
@@ -131,6 +132,7 @@ class NewtonTraining(Trainer):
         figures = passes.check_figures(sums.figures, self.newton, self._feeder)
         objective = float(sums.loss / figures.rows + (self._penalty * before**2).sum() / 2)
         self._epochs += 1
+        self._first = objective if self._epochs <= 2 else self._first
         self._advance(sums, objective)
         if self._quadratic and self._done and self._what == GRAM:  # the one pass did not see its solution
             figures, objective = self._solved(sums, self._weights - before, objective)
@@ -181,7 +183,7 @@ class NewtonTraining(Trainer):
             self._begin_width(sums, float((sums.gradient * step).sum()) if self._past is None else 0.0)
         if self._epochs == 1 and self._past is None:
             return
-        if self._gap <= self._limit or size <= SMALL_STEP:
+        if self._gap <= self._limit or size <= SMALL_STEP or self._gap * objective <= ROUNDING * self._first:
             self._end(np.abs(step))
             return
         self._level += 1
