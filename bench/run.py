@@ -44,6 +44,7 @@ THEMES = [
     "steps",
     "learner_peers",
     "dual",
+    "exact",
     "text",
     "tables",
     "remote",

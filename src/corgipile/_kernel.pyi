@@ -346,6 +346,53 @@ def dual_new(
 ) -> object: ...
 def dual_value(model: object, a: _Array, /) -> float: ...
 
+# bind_newton.c
+def newton_add(
+    state: object,
+    lane: int,
+    rows: _Array | tuple[_Array, ...],
+    labels: _Array,
+    y_type: int,
+    weights: _Array | None,
+    weights_type: int,
+    visit: _Array,
+    first: int,
+    /,
+) -> tuple[int, int]: ...
+def newton_begin(
+    state: object,
+    matrix: int,
+    start: bool,
+    blend: float,
+    width: float,
+    weights: _Array,
+    center: _Array,
+    factor: _Array,
+    /,
+) -> None: ...
+def newton_end(
+    state: object, gradient: _Array, matrices: _Array | None, /
+) -> tuple[int, int, int, float, float, float, float, float, float]: ...
+def newton_factor(matrix: _Array, tolerance: float, /) -> float: ...
+def newton_lanes(state: object, /) -> int: ...
+def newton_new(
+    loss: int,
+    parameter: float,
+    classes: _Array,
+    /,
+    *,
+    number_bytes: int,
+    sparse: bool,
+    features: int,
+    outputs: int,
+    intercept: bool,
+    skip: bool,
+    class_weight: _Array | None,
+    isa: int,
+) -> object: ...
+def newton_rotate(triangle: _Array, rows: _Array, tolerance: float, /) -> float: ...
+def newton_solve(triangle: _Array, right: _Array, whole: int, /) -> None: ...
+
 # bind_sgd.c
 def sgd_begin(model: object, rate: float, /) -> None: ...
 def sgd_bytes(model: object, /) -> int: ...

@@ -30,6 +30,7 @@
     ├── ServerError (RuntimeError)        a PostgreSQL server cannot be built for, started or reached
     └── Diverged (ArithmeticError)        the loss became NaN, infinite, or grew without bound
 
+    ConvergenceWarning (UserWarning)      an exact solver found no single, finite optimum
     DivergenceWarning (UserWarning)       the final loss exceeds that of a constant predictor
     LeftOutWarning (UserWarning)          a text column is left out because some cells are not numbers
 
@@ -48,6 +49,7 @@ __all__ = [
     "BadStatement",
     "BadValue",
     "BudgetTooSmall",
+    "ConvergenceWarning",
     "CorgiPileError",
     "CorruptFile",
     "Diverged",
@@ -201,6 +203,10 @@ class ServerError(CorgiPileError, RuntimeError):
 
 class Diverged(CorgiPileError, ArithmeticError):
     """Training diverged: the loss is NaN, infinite, or grows without bound."""
+
+
+class ConvergenceWarning(UserWarning):
+    """An exact solver found no single, finite optimum: classes are separable, features dependent, or passes few."""
 
 
 class DivergenceWarning(UserWarning):

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 MAX_BATCH = 1 << 31  # rows of one update
-Solver = Literal["sgd", "dual"]
+Solver = Literal["sgd", "dual", "newton", "auto"]
 LOSSES = dict.fromkeys(f"{name}, {name}:{takes.upper()}" if takes else name for name, *_, takes, _ in _kernel.LOSSES)
 
 STEPS = [name for name, *_ in _kernel.STEPS]
@@ -290,7 +290,11 @@ class TrainArguments(TrainSettings):
     ] = None
     overwrite: Annotated[bool, Setting("Replace files of other kinds too, except inputs.", yes_or_no)] = False
     solver: Annotated[
-        Solver, Setting("sgd, or dual: the optimum by dual coordinate descent.", partial(choice, kind=Solver))
+        Solver,
+        Setting(
+            "sgd; or the optimum: newton, for few features, or dual; auto: newton for regression, if it can.",
+            partial(choice, kind=Solver),
+        ),
     ] = "sgd"
     inner: Annotated[
         int | None,

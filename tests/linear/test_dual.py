@@ -284,7 +284,7 @@ def test_a_tolerance_that_is_not_reached_is_told():
         ({"batch_size": 4}, "batch_size needs solver='sgd'"),
         ({"average": True}, "average needs solver='sgd'"),
         ({"solver": "sgd", "inner": 2}, "inner needs solver='dual', got inner=2"),
-        ({"solver": "newton"}, "solver"),
+        ({"solver": "exact"}, "solver"),
         ({"inner": 0}, "inner must be a whole number"),
     ],
 )

@@ -10,7 +10,8 @@
 /* Applies a macro to the name of each binding file's table of functions. */
 #define CP_TABLES(X)                                                                                                   \
     X(async_gather) X(dual) X(expand) X(fields) X(groups) X(hashed) X(lanes) X(lists) X(losses) X(memory) X(moments)   \
-    X(permute) X(plan) X(records) X(row_mask) X(rows) X(run) X(sgd) X(sketch) X(stream) X(sums) X(text) X(visits)
+    X(newton) X(permute) X(plan) X(records) X(row_mask) X(rows) X(run) X(sgd) X(sketch) X(stream) X(sums) X(text)      \
+    X(visits)
 #define CP_DECLARE_TABLE(name) extern PyMethodDef cp_##name##_methods[];
 CP_TABLES(CP_DECLARE_TABLE)
 

@@ -71,7 +71,7 @@ class _Settings(TrainSettings):
     epochs: int = 20
     l2: float = 1e-4
     warm_start: bool = False
-    solver: str = "sgd"
+    solver: str = "auto"
     inner: int | None = None
 
 
@@ -141,12 +141,14 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         args = {key: value for key, value in self.get_params(deep=False).items() if key not in ("model", "warm_start")}
         past = self.model_ if (more or yes_or_no(self.warm_start, "warm_start")) and hasattr(self, "model_") else None
         self._by_table = by_table
+        if self.solver == "auto" and self.epochs != _Settings.epochs:
+            args["solver"] = "sgd"
         if not by_table:
             args["features"] = "features"  # the column of _as_table, whatever a data frame's columns are
         elif self._columns is not None and self.features is None and not (self.text or self.interactions):
             args["features"] = self._columns
         if more:
-            args |= {"epochs": 1, "tolerance": None, "average": uses_average(self, model, past)} | (
+            args |= {"epochs": 1, "tolerance": None, "solver": "sgd", "average": uses_average(self, model, past)} | (
                 {"decay": 1.0} if choose_step(self, model, past).decays else {}
             )
         if weights is not None:
@@ -232,7 +234,7 @@ class _Corgi(BaseEstimator, _Settings):  # type: ignore[misc]
         return column(table, self.label)
 
     def _rows_only(self, x: Any) -> None:
-        if (self.validation, self.patience, self.solver) != (None, None, "sgd"):
+        if (self.validation, self.patience) != (None, None) or self.solver not in ("sgd", "auto"):
             raise BadArgument("partial_fit trains on all rows by SGD; use fit for validation, patience and solver")
         if not _is_rows(x):
             raise BadArgument(f"partial_fit needs an array or a data frame, got {x!r}; use fit for a table")
@@ -348,7 +350,7 @@ class CorgiClassifier(ClassifierMixin, _Corgi):  # type: ignore[misc]
 
 
 class CorgiRegressor(RegressorMixin, _Corgi):  # type: ignore[misc]
-    """Predicts numbers by a linear model, trained by SGD from a table on disk or from arrays.
+    """Predicts numbers by a linear model, trained to its optimum or by SGD from a table on disk or from arrays.
 
     Args:
         model: The name of a regression loss, as for `corgipile.train`; None: ``"linear"``.

@@ -40,7 +40,7 @@ from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.table import Table
 from corgipile.tables.unit_check import check_decoding
 
-__all__ = ["MIN_IDS", "Record", "Task", "memory_for_rows", "open_nonempty", "order_of", "prepare"]
+__all__ = ["MIN_IDS", "Record", "Task", "memory_for_rows", "open_nonempty", "order_of", "prepare", "widened"]
 
 MIN_IDS = 100  # more classes may be ids
 MAX_SHARE = 3 / 4  # of the budget
@@ -321,16 +321,16 @@ def _with_scaling(task: Task, standardize: bool | None, past: Model | None, tabl
     if standardize is None and past is None and seen.unscaled:
         task.note(f"{seen.describe_scales()}: they are standardised; standardize=False turns that off")
     elif standardize is None:
-        return task if scaling is None else replace(task, scaling=scaling, inputs=_widened(inputs, task.source))
+        return task if scaling is None else replace(task, scaling=scaling, inputs=widened(inputs, task.source))
     elif not standardize:
         if seen.unscaled:
             task.hint_scaling(seen.describe_scales())
         return task
-    keeps, inputs = standardize is None, _widened(inputs, task.source)
+    keeps, inputs = standardize is None, widened(inputs, task.source)
     return replace(task, inputs=inputs, standardize=True, keep_flags=keeps, scaling=scaling)
 
 
-def _widened(inputs: Features, table: Table) -> Features:
+def widened(inputs: Features, table: Table) -> Features:
     """Read integers that float32 may not hold as float64: differences of large ones would be lost."""
     kinds = [table.schema.field(name).type for name in inputs.columns]
     wide = not inputs.lists and any(pa.types.is_integer(kind) and kind.bit_width > 16 for kind in kinds)
