@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile
+from corgipile.tables.io.files import File, describe, digest
 from corgipile.tables.io.pieces import check_rows, empty
 from corgipile.tables.materialized import find_spilled
 from corgipile.tables.table import IntArray, Table, check_columns, check_run
 
-__all__ = ["Checked"]
+__all__ = ["Checked", "FileTable"]
 
 
 class Checked(Table):
@@ -63,3 +64,27 @@ class Checked(Table):
     def _take_rows(self, rows: IntArray, names: list[str]) -> pa.RecordBatch:
         """Read scattered rows; there is at least one."""
         raise NotImplementedError
+
+
+class FileTable(Checked):
+    """Implements the identity of a table that is stored in one file, ``_file``."""
+
+    _file: File
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.path!r})"
+
+    @property
+    def path(self) -> str:
+        """Return the path of the file."""
+        return self._file.path
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the file."""
+        return self._file.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a digest of content, schema and rows."""
+        return digest(self._file.identity, describe(self.schema), str(len(self)))

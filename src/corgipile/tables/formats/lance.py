@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, CorgiPileError, CorruptFile, MissingFile
 from corgipile.extras import extra
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.library import LibraryTable
@@ -139,11 +139,4 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
 
 
-FORMAT = Format(
-    b"",
-    (),
-    LanceTable,
-    frozenset({"version"}),
-    folder=lambda path, files: is_lance(path),  # noqa: ARG005 - the signature is fixed
-    log=True,
-)
+FORMAT = folder_format(LanceTable, is_lance, "version", log=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError
 from corgipile.outputs import Kind, replacing
+from corgipile.tables.checked import FileTable
 from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.files import File, decoding, describe, digest
 from corgipile.tables.memory import MemoryTable
@@ -94,12 +95,19 @@ def cache_folder(name: str) -> Path:
     return folder
 
 
-def existing_index_path(file: File) -> str:
-    """Return the path of an opened file's index; raise BadArgument if it could not be written."""
-    path = index_path(file)
-    if not Path(path).exists():
-        raise BadArgument(f"cannot write {path}; make its folder writable")
-    return path
+def index_writer(table: Callable[..., FileTable]) -> Callable[..., str]:
+    """Return a function that opens a file as a table, which writes its index, and returns the path of the index.
+
+    It raises BadArgument if the index could not be written.
+    """
+
+    def write(path: str, **options: Any) -> str:
+        index = index_path(table(path, **options)._file)  # noqa: SLF001 - the table's own index
+        if not Path(index).exists():
+            raise BadArgument(f"cannot write {index}; make its folder writable")
+        return index
+
+    return write
 
 
 def load_index(file: File, schema: pa.Schema | None, names: Sequence[str]) -> tuple[Table, Numbers] | None:

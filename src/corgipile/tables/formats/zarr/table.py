@@ -14,7 +14,7 @@ from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.stored import Chunked, check_item
 from corgipile.tables.arrays.table import ArraysTable, Origin
 from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays, group_at, is_group
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats import anndata
 from corgipile.tables.formats.zarr.chunks import chunk_check
 from corgipile.tables.io.files import PathLike, digest
@@ -147,10 +147,4 @@ class _ZarrArray(Chunked):
         return super().get(starts, stops)
 
 
-FORMAT = Format(
-    b"",
-    (),
-    zarr_table,
-    frozenset({"columns", "group", "paths", "spill"}),
-    folder=lambda path, files: is_zarr(path),  # noqa: ARG005 - the signature is fixed
-)
+FORMAT = folder_format(zarr_table, is_zarr, "columns", "group", "paths", "spill")
