@@ -1,11 +1,13 @@
 """Description of tables: layout, labels, clustering."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, BudgetTooSmall
@@ -21,7 +23,7 @@ from corgipile.tables.unit_check import DEFAULT_MEMORY, check_decoding
 from corgipile.tables.views import Columns
 
 RUNS, RUN = 300, 4  # sampled runs; rows of a run
-SAMPLED_BYTES = 16 << 20  # sampled rows; fewer runs if rows are long
+SAMPLED_BYTES = 8 << 20  # sampled rows; fewer runs if rows are long
 MIN_BLOCKS = 16  # blocks that clustering is measured with
 
 
@@ -174,19 +176,24 @@ def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, 
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table) or not names:
         return 0, {}
-    batch, counts = table.take(rows, names), {}
-    for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        bad = values.is_null().to_numpy(zero_copy_only=False)
-        if pa.types.is_floating(values.type):
-            bad = bad | ~np.isfinite(values.to_numpy(zero_copy_only=False).astype(np.float64))
-        elif is_list(values.type) and pa.types.is_floating(values.type.value_type):
-            flat = values.flatten().to_numpy(zero_copy_only=False)
-            lengths = [len(cell) if cell.is_valid else 0 for cell in values]
-            bad = bad.copy()
-            bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(flat.astype(np.float64))]] = True
-        if bad.any():
-            counts[name] = int(bad.sum())
-    return len(rows), counts
+    counts, step = Counter[str](), max(RUN, SAMPLED_BYTES // max(1, table.longest_row(names)))
+    for at in range(0, len(rows), step):
+        batch = table.take(rows[at : at + step], names)
+        counts.update({name: _bad_cells(cells) for name, cells in zip(batch.schema.names, batch.columns, strict=True)})
+    return len(rows), {name: count for name, count in counts.items() if count}
+
+
+def _bad_cells(cells: pa.Array) -> int:
+    """Return how many cells are or contain null, NaN or infinity."""
+    bad = cells.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(cells.type):
+        bad = bad | ~np.isfinite(cells.to_numpy(zero_copy_only=False).astype(np.float64))
+    elif is_list(cells.type) and pa.types.is_floating(cells.type.value_type):
+        flat = cells.flatten().to_numpy(zero_copy_only=False)
+        lengths = pc.fill_null(pc.list_value_length(cells), 0).to_numpy(zero_copy_only=False)
+        bad = bad.copy()
+        bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(flat.astype(np.float64))]] = True
+    return int(bad.sum())
 
 
 def _reads_in_groups(table: Table, rows: int) -> bool:
