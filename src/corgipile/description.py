@@ -176,7 +176,7 @@ def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, 
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table) or not names:
         return 0, {}
-    counts, step = Counter[str](), max(RUN, SAMPLED_BYTES // max(1, table.longest_row(names)))
+    counts, step = Counter[str](), max(1, SAMPLED_BYTES // max(1, table.longest_row(names)))
     for at in range(0, len(rows), step):
         batch = table.take(rows[at : at + step], names)
         counts.update({name: _bad_cells(cells) for name, cells in zip(batch.schema.names, batch.columns, strict=True)})

@@ -20,6 +20,7 @@ MEMORY, BESIDE = 16 << 20, 36 << 20  # the budget; decoding and libraries
 SHORT, LONG = 100, 1 << 19  # rows of one letter come first; bytes of the others
 TEXT = ["a"] * SHORT + ["b" * LONG] * 100
 LISTS = [[0.5]] * SHORT + [np.zeros(LONG // 8)] * 100
+LONG_LISTS = [np.arange(at, at + LONG // 8) / 7 for at in range(100)]
 
 
 def write_orc(values):
@@ -39,6 +40,17 @@ def write_duckdb(value, rows=200):
             values = f"case when range < {SHORT} then {short} else {long} end as x"
             database.execute(f"create table t as select range % 2 as label, {values} from range({rows})")  # noqa: S608
         return folder / "a.duckdb"
+
+    return make
+
+
+def write_parquet(*groups, **settings):
+    def make(folder):
+        kind = pa.list_(pa.float64())
+        with pq.ParquetWriter(folder / "a.parquet", pa.schema({"label": pa.int64(), "x": kind}), **settings) as file:
+            for values in groups:
+                file.write_table(pa.table({"label": np.arange(len(values)) % 2, "x": pa.array(values, kind)}))
+        return folder / "a.parquet"
 
     return make
 
@@ -166,6 +178,12 @@ READ = {
     ),
     "duckdb, shorter text": write_duckdb(("'a'", "repeat('b', 10000)"), 2500),
     "hdf5, text": write_hdf5("text", TEXT),
+    "parquet, lists": write_parquet([[0.5]] * 2000 + LONG_LISTS),
+    "parquet, lists of a second version": write_parquet(
+        [[0.5]] * 2000 + LONG_LISTS, use_dictionary=False, data_page_version="2.0"
+    ),
+    "parquet, lists of a later group": write_parquet([[0.5]] * 2000, LONG_LISTS, use_dictionary=False),
+    "parquet, lists of a dictionary": write_parquet([[0.5]] * 2000, LONG_LISTS),
     "lance, text": write_lance(TEXT),
     "lance, lists": write_lance(LISTS),
     "hdf5, lists": write_hdf5("lists", LISTS),
@@ -211,8 +229,8 @@ def test_long_values_are_rejected_before_they_are_decoded(name, tmp_path):
 @pytest.mark.parametrize("name", READ)
 def test_long_values_that_fit_are_read_in_parts(name, tmp_path):
     path = READ[name](tmp_path)
-    for command in USES:
-        grown, found = peak_of(lambda command=command: USES[command](path, tmp_path / "out.arrow"))
+    for command, use in USES.items():
+        grown, found = peak_of(lambda use=use: use(path, tmp_path / "out.arrow"))
         assert grown <= (DEFAULT_MEMORY if command == "info" else MEMORY) + BESIDE, command
         assert found == len(cp.open(path)), command
 

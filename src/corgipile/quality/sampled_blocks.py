@@ -13,7 +13,7 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.quality.keys import Floats, Keys
 from corgipile.sizes import whole
 from corgipile.tables import open as open_table
-from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_list
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_bytes, is_list
 
 __all__ = ["HD", "cuts_of", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
 
@@ -253,6 +253,8 @@ def _numbers(column: pa.Array) -> Floats:
         if is_list(items.type) and len(pc.unique(pc.list_value_length(items))) > 1:
             raise ValueError("lists must have the same length")
         items = items.flatten()
+    if pa.types.is_dictionary(items.type) or is_bytes(items.type):
+        raise ValueError("lists must hold numbers")
     if items is column or not len(column) or not (pa.types.is_integer(items.type) or pa.types.is_floating(items.type)):
         return np.array([np.ravel(row) for row in column.to_pylist()], np.float64)
     values: Floats = items.to_numpy(zero_copy_only=False).astype(np.float64)

@@ -65,7 +65,7 @@ def _longest_zipped(file: File, values: Any, index: Any) -> int:
             ends = np.frombuffer(data, f"<u{width}").astype(np.int64)
             sizes = np.diff(ends)
             longest = np.sort(np.argsort(-sizes, kind="stable")[:MAX_HEADS])
-            heads = file.gather_bytes(values.position + ends[longest], np.minimum(sizes[longest], HEAD))
-            stated = [int.from_bytes(found[1], "little") for head in heads if (found := PACKED.search(head))]
+            begun = file.gather_bytes(values.position + ends[longest], np.minimum(sizes[longest], HEAD))
+            stated = [int.from_bytes(found[1], "little") for head in begun if (found := PACKED.search(head))]
             return max(int(sizes.max(initial=0)), *stated, 0)
     return 0
