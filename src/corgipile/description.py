@@ -1,11 +1,13 @@
 """Description of tables: layout, labels, clustering."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from corgipile import tables
 from corgipile.errors import BadArgument, BadSchema, BudgetTooSmall
@@ -22,7 +24,7 @@ from corgipile.tables.unit_check import DEFAULT_MEMORY, check_decoding
 from corgipile.tables.views import Columns
 
 RUNS, RUN = 300, 4  # sampled runs; rows of a run
-SAMPLED_BYTES = 16 << 20  # sampled rows; fewer runs if rows are long
+SAMPLED_BYTES = 8 << 20  # sampled rows; fewer runs if rows are long
 MIN_BLOCKS = 16  # blocks that clustering is measured with
 
 
@@ -175,19 +177,23 @@ def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, 
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table) or not names:
         return 0, {}
-    batch, counts = table.take(rows, names), {}
-    for name, values in zip(batch.schema.names, batch.columns, strict=True):
-        bad = flat(values.is_null())
-        if pa.types.is_floating(values.type):
-            bad = ~np.isfinite(floats(values).astype(np.float64))
-        elif is_list(values.type) and pa.types.is_floating(values.type.value_type):
-            items = floats(values.flatten())
-            lengths = [len(cell) if cell.is_valid else 0 for cell in values]
-            bad = bad.copy()
-            bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(items.astype(np.float64))]] = True
-        if bad.any():
-            counts[name] = int(bad.sum())
-    return len(rows), counts
+    counts, step = Counter[str](), max(1, SAMPLED_BYTES // max(1, table.longest_row(names)))
+    for at in range(0, len(rows), step):
+        batch = table.take(rows[at : at + step], names)
+        counts.update({name: _bad_cells(cells) for name, cells in zip(batch.schema.names, batch.columns, strict=True)})
+    return len(rows), {name: count for name, count in counts.items() if count}
+
+
+def _bad_cells(cells: pa.Array) -> int:
+    """Return how many cells are or contain null, NaN or infinity."""
+    bad = flat(cells.is_null())
+    if pa.types.is_floating(cells.type):
+        bad = ~np.isfinite(floats(cells).astype(np.float64))
+    elif is_list(cells.type) and pa.types.is_floating(cells.type.value_type):
+        items, lengths = floats(cells.flatten()), flat(pc.fill_null(pc.list_value_length(cells), 0))
+        bad = bad.copy()
+        bad[np.repeat(np.arange(len(bad)), lengths)[~np.isfinite(items.astype(np.float64))]] = True
+    return int(bad.sum())
 
 
 def _reads_in_groups(table: Table, rows: int) -> bool:

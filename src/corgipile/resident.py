@@ -1,12 +1,24 @@
-"""Peak resident memory of this process during a block, on systems that report it."""
+"""Memory of this process and its machine, on systems that report it."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Peak", "peaking"]
+__all__ = ["Peak", "available_memory", "peaking"]
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that this process may still take, by the system's and its control group's limit."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10
+    with contextlib.suppress(OSError, ValueError):  # "max" without a limit
+        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return free
 
 
 class Peak:

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import lzma
 import os
 import sqlite3
 import struct
@@ -110,6 +111,20 @@ def hdf5(**settings):
     return make
 
 
+def wide_hdf5(codec):
+    """Return a maker of two rows in chunks of 256 MB."""
+
+    def make(folder):
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(folder / "a.h5", "w") as file:
+            data = file.create_dataset("x", (2, 1), "u1", maxshape=(2, None), chunks=(1, 1 << 28), compression=codec)
+            packed = zlib.compress(ZEROS * 4, 1) if codec == "gzip" else bytes(8)
+            data.id.write_direct_chunk((0, 0), packed)
+        return folder / "a.h5"
+
+    return make
+
+
 def zarr_rows(folder):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(folder / "z.zarr", mode="w")
@@ -210,6 +225,37 @@ def zarr_shard(folder):
     return folder / "z.zarr"
 
 
+def zarr_stated_texts(version=3, packer=None, **settings):
+    """Return a maker of text whose chunk states more values than it has."""
+
+    def make(folder):
+        zarr = pytest.importorskip("zarr")
+        group = zarr.open_group(folder / "z.zarr", mode="w", zarr_format=version)
+        packed = {} if packer is None else {"compressors": packer[0](zarr.codecs)}
+        array = group.create_array("x", shape=(2,), chunks=(2,), dtype=str, **packed, **settings)
+        array[...] = np.array(["a", "b"], object)
+        [chunk] = [path for path in (folder / "z.zarr" / "x").rglob("*") if path.name == "0"]
+        stated = struct.pack("<I", 1 << 31) + struct.pack("<I", 1) + b"a" + struct.pack("<I", 1) + b"b"
+        chunk.write_bytes(stated if packer is None else packer[1](stated))
+        return folder / "z.zarr"
+
+    return make
+
+
+def zarr_2(array, chunk):
+    """Return a maker of a Zarr array of version 2, described and stored as given."""
+
+    def make(folder):
+        pytest.importorskip("zarr")
+        stated = {"zarr_format": 2, "shape": [2], "chunks": [2], "fill_value": None, "order": "C", "filters": None}
+        write(folder / "z.zarr" / ".zgroup", '{"zarr_format": 2}')
+        write(folder / "z.zarr" / "x" / ".zarray", json.dumps({**stated, "compressor": None, **array}))
+        write(folder / "z.zarr" / "x" / "0", chunk)
+        return folder / "z.zarr"
+
+    return make
+
+
 def zarr_texts(folder):
     zarr = pytest.importorskip("zarr")
     array = zarr.open_group(folder / "z.zarr", mode="w").create_array("x", shape=(2,), chunks=(2,), dtype=str)
@@ -266,6 +312,8 @@ BOMBS = {
     "npz, shape": npz("shape", "i8"),
     "hdf5, a value": hdf5(shape=(2,), dtype="S400000000", chunks=(1,), compression="gzip"),
     "hdf5, rows": hdf5(shape=(1 << 50,), dtype="f8", chunks=(1024,)),
+    "hdf5, a wide chunk": wide_hdf5("gzip"),
+    "hdf5, a wide chunk of lzf": wide_hdf5("lzf"),
     "zarr, rows": zarr_rows,
     "orc, lists": orc_levels,
     "arrow, a dictionary": arrow(lambda: pa.record_batch({"x": coded("a" * len(ZEROS))})),
@@ -302,6 +350,40 @@ BOMBS = {
     "zarr 2, bz2": zarr_chunk(lambda c: c.BZ2(), lambda: bz2.compress(ZEROS), 2),
     "zarr, a shard": zarr_shard,
     "zarr, texts": zarr_texts,
+    "zarr, stated texts": zarr_stated_texts(compressors=None),
+    "zarr, stated texts in zstd": zarr_stated_texts(
+        packer=(lambda c: c.ZstdCodec(), lambda data: pa.Codec("zstd").compress(data, asbytes=True))
+    ),
+    "zarr, stated texts in blosc": zarr_stated_texts(
+        packer=(lambda c: c.BloscCodec(), lambda data: pytest.importorskip("numcodecs").Blosc().encode(data))
+    ),
+    "zarr 2, stated texts": zarr_stated_texts(2, compressors=None),
+    "zarr 2, stated bytes": zarr_2({"dtype": "|O", "filters": [{"id": "vlen-bytes"}]}, struct.pack("<I", 1 << 31)),
+    "zarr 2, stated lists": zarr_2(
+        {"dtype": "|O", "filters": [{"id": "vlen-array", "dtype": "<f8"}]}, struct.pack("<I", 1 << 31)
+    ),
+    "zarr 2, json": zarr_2({"dtype": "|O", "filters": [{"id": "json2"}]}, f'["a", "|O", [{1 << 31}]]'),
+    "zarr 2, a wide filter": zarr_2(
+        {
+            "dtype": "<U1",
+            "chunks": [1000],
+            "shape": [1000],
+            "filters": [{"id": "categorize", "labels": ["a"], "dtype": "<U200000", "astype": "|u1"}],
+        },
+        bytes(1000),
+    ),
+    "zarr 2, packed twice": zarr_2(
+        {"dtype": "<f8", "filters": [{"id": "zlib"}], "compressor": {"id": "gzip", "level": 1}},
+        gzip.compress(zlib.compress(ZEROS)),
+    ),
+    "zarr 2, raw lzma": zarr_2(
+        {"dtype": "<f8", "compressor": {"id": "lzma", "format": 2}}, lzma.compress(ZEROS, lzma.FORMAT_ALONE)
+    ),
+    "zarr, fixed texts": zarr_2({"dtype": "<U400000", "shape": [1 << 16], "chunks": [1 << 16]}, b"a"),
+    "zarr, a wide chunk": zarr_2(
+        {"dtype": "<f8", "shape": [2, 1], "chunks": [1, 32 << 20], "compressor": {"id": "zlib", "level": 1}},
+        zlib.compress(ZEROS * 4, 1),
+    ),
     "sqlite, a generated column": sqlite_generated,
     "npy, a header": npy_header,
     "hugging face, state": saved("state.json", f'{{"_data_files": [], "a": {DEEP}}}'),

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
 from corgipile import tables
+from corgipile.errors import BudgetTooSmall
 from corgipile.features.encoders import Number
 from corgipile.features.hashed import HashedColumns
 from corgipile.features.hashing import Hashing, Source
@@ -260,3 +262,15 @@ def test_a_table_of_another_package_may_have_more():
 def test_checked_tables_have_the_members():
     assert issubclass(Checked, Table)
     assert REQUIRED <= MEMBERS
+
+
+@pytest.mark.parametrize("values", [np.zeros(1 << 21), ["a" * 90] * (1 << 18)])
+def test_rows_that_no_memory_holds_are_refused(tmp_path, monkeypatch, values):
+    pq.write_table(pa.table({"x": values}), tmp_path / "a.parquet")
+    table = cp.open(tmp_path / "a.parquet")
+    monkeypatch.setattr("corgipile.tables.checked.MUCH_BYTES", 1 << 20)
+    assert table.read(0, len(table)).num_rows == len(table)
+    monkeypatch.setattr("corgipile.tables.checked.available_memory", lambda: 8 << 20)
+    with pytest.raises(BudgetTooSmall, match="are free; read fewer rows"):
+        table.read(0, len(table))
+    assert table.read(0, 1000).num_rows == 1000

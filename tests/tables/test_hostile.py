@@ -199,5 +199,5 @@ def test_pickles_of_an_older_zarr():
     pytest.importorskip("zarr")
     metadata = SimpleNamespace(filters=[SimpleNamespace(codec_id="pickle")], compressor=None)
     array = SimpleNamespace(shape=(4,), chunks=(4,), dtype=np.dtype("O"), metadata=metadata, name="/x")
-    with pytest.raises(UnknownFormat, match="stored as pickles"):
+    with pytest.raises(UnknownFormat, match="stored as pickle"):
         zarr._ZarrArray(array, "a.zarr")

@@ -50,8 +50,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
         encode: The encoding of columns that are not numbers, ``"onehot"``, ``"ordinal"`` or ``"hash"``, or a
             dictionary of these by column; see `corgipile.features.fit_encoding`. The model stores the encoding.
         text: A column of text, or several, whose words and n-grams are hashed to features, straight from the table;
-            see docs/specs/hashed-features.md. Other columns are features only if ``features`` names them. Null text is an error, or
-            skipped; with ``missing`` it has no words.
+            see docs/specs/hashed-features.md. Other columns are features only if ``features`` names them. Null text is
+            an error, or skipped; with ``missing`` it has no words.
         interactions: Crossed columns, such as ``[("city", "device"), "city"]``: each combination of values is a
             feature, hashed as text is; numbers multiply. A name alone is that column.
         hash_bits: Hashed features have 2^hash_bits places; the model takes that many weights of ``memory``.

@@ -17,6 +17,7 @@ from corgipile.orders import Order
 from corgipile.planner.candidates import BLOCK_READS, Candidate, Setting
 from corgipile.planner.probe import Probe
 from corgipile.relayout.once import shuffled_once
+from corgipile.resident import available_memory
 from corgipile.sizes import parse_bytes
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile, is_remote
@@ -115,13 +116,7 @@ def stays_cached(table: Table) -> bool:
 
 def _share_cached(table: Table) -> float:
     """Return the share of a table that fits the page cache, at most 1."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with contextlib.suppress(OSError, StopIteration, ValueError):
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10
-    with contextlib.suppress(OSError, ValueError):  # "max" without a limit
-        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return min(1.0, MAX_CACHED_SHARE * free / max(1, table.nbytes))
+    return min(1.0, MAX_CACHED_SHARE * available_memory() / max(1, table.nbytes))
 
 
 def _loader(order: Order, setting: Setting) -> Loader:

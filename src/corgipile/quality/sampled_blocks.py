@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from corgipile import random
 from corgipile.errors import BadArgument, BadSchema
@@ -13,7 +14,7 @@ from corgipile.quality.keys import Floats, Keys
 from corgipile.sizes import whole
 from corgipile.tables import open as open_table
 from corgipile.tables.spans import flat, floats
-from corgipile.tables.table import IntArray, Table, check_columns, even_cuts
+from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_bytes, is_list
 
 __all__ = ["HD", "cuts_of", "h_d_of_columns", "h_d_of_gradients", "h_d_of_samples"]
 
@@ -247,10 +248,14 @@ def _measure(column: pa.Array, *, sampled: bool) -> Floats:
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """Return rows as (rows, numbers); lists of one length need no Python object per number."""
+    """Return rows as (rows, numbers), without a Python object per number; raise ValueError if lengths differ."""
     items = column
-    while pa.types.is_fixed_size_list(items.type):
+    while pa.types.is_fixed_size_list(items.type) or (is_list(items.type) and not items.null_count):
+        if is_list(items.type) and len(pc.unique(pc.list_value_length(items))) > 1:
+            raise ValueError("lists must have the same length")
         items = items.flatten()
+    if pa.types.is_dictionary(items.type) or is_bytes(items.type):
+        raise ValueError("lists must hold numbers")
     if items is column or not len(column) or not (pa.types.is_integer(items.type) or pa.types.is_floating(items.type)):
         return np.array([np.ravel(row) for row in column.to_pylist()], np.float64)
     values: Floats = floats(items).astype(np.float64)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from corgipile.tables.table import Table
 
-__all__ = ["Format"]
+__all__ = ["Format", "folder_format"]
 
 
 class Format(NamedTuple):
@@ -36,3 +36,14 @@ class Format(NamedTuple):
     folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
     index_file: Callable[..., str] | None = None
     log: bool = False
+
+
+def folder_format(
+    table: Callable[..., Table],
+    knows: Callable[[Path], bool],
+    *options: str,
+    suffixes: tuple[str, ...] = (),
+    log: bool = False,
+) -> Format:
+    """Return the format of tables that are folders, recognised by ``knows``."""
+    return Format(b"", suffixes, table, frozenset(options), folder=lambda path, _files: knows(path), log=log)

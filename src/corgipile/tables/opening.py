@@ -20,6 +20,7 @@ from corgipile.tables.formats.webdataset.table import refuse_packed_tar
 from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.in_memory.arrays import is_rows
 from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.index_cache import opening_together
 from corgipile.tables.io.remote import file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import PACKED_TEXT
@@ -139,7 +140,7 @@ def open(  # noqa: A001 - reads as corgipile.open
         if spill is not None and isinstance(part, SourceFile):
             part_options["spill"] = spill
     parts = _unpacked(_opened(parts), spill)
-    with trusting(trust):
+    with trusting(trust), opening_together(len(parts)):
         tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
     for kind in formats().values() if len(tables) > 1 else ():
         tables = kind.agree(tables)

@@ -112,7 +112,11 @@ class Table:
         return even_cuts(len(self), rows)
 
     def read(self, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Read one contiguous run of rows."""
+        """Read one contiguous run of rows into memory; no budget applies.
+
+        Raises:
+            BudgetTooSmall: The rows take more memory than is free.
+        """
         raise NotImplementedError
 
     def take(self, rows: IntArray, columns: Sequence[str] | None = None) -> pa.RecordBatch:

@@ -76,6 +76,8 @@ def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.DictionaryArray.from_arrays(column.indices, inner, None, kind.ordered)
     if types.is_dictionary(column.type):
         return as_type(column.dictionary, kind).take(column.indices)
+    if types.is_nested(kind):  # a cast converts all items of the array that a slice is of
+        column = pa.concat_arrays([column, column.slice(0, 0)])
     return column.cast(kind)
 
 

@@ -1,6 +1,7 @@
 """Stored arrays with rows on the first axis: in place, in memory, or in chunks decoded whole."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -136,6 +137,7 @@ class Chunked:
         shape: Shape, rows first.
         chunk: Rows of a chunk.
         decode: Returns the rows of a chunk by its number.
+        inner: Lengths of a chunk along the other axes, which may exceed those of the array.
 
     Example:
         >>> stored = Chunked(np.dtype(int), (5,), 2, lambda i: np.arange(2 * i, min(2 * i + 2, 5)))
@@ -146,9 +148,15 @@ class Chunked:
     copies = 2  # of a chunk while it is decoded: unpacked bytes and array
 
     def __init__(
-        self, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int, decode: Callable[[int], Array]
+        self,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        chunk: int,
+        decode: Callable[[int], Array],
+        inner: Sequence[int] = (),
     ) -> None:
         self.dtype, self.shape, self.chunk, self._decode = dtype, shape, chunk, decode
+        self.copies = max(self.copies, -(-self.copies * math.prod(inner) // max(1, math.prod(shape[1:]))))
         self._recent: Recent[Array] = Recent(MAX_RECENT)
 
     def get(self, starts: IntArray, stops: IntArray) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 from corgipile.errors import BadArgument, CorruptFile, UnknownFormat
 from corgipile.nesting import parse_json
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats.arrow.stream import ArrowStream
 from corgipile.tables.io.files import PathLike, readable
 from corgipile.tables.io.spill import Spill
@@ -63,10 +63,4 @@ def _json(path: Path) -> dict[str, Any]:
     return value
 
 
-FORMAT = Format(
-    b"",
-    (),
-    open_saved,
-    frozenset({"spill"}),
-    folder=lambda path, files: is_saved(path),  # noqa: ARG005 - the signature is fixed
-)
+FORMAT = folder_format(open_saved, is_saved, "spill")

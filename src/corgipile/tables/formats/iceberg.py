@@ -13,7 +13,7 @@ from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFo
 from corgipile.extras import extra
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats.avro.table import check_file
 from corgipile.tables.formats.parquet.table import ParquetTable
 from corgipile.tables.io.files import PathLike
@@ -208,11 +208,4 @@ def _rewrite_hint(folder: Path) -> str:
     )
 
 
-FORMAT = Format(
-    b"",
-    (),
-    open_iceberg,
-    frozenset({"version", "spill"}),
-    folder=lambda path, files: is_iceberg(path),  # noqa: ARG005 - the signature is fixed
-    log=True,
-)
+FORMAT = folder_format(open_iceberg, is_iceberg, "spill", "version", log=True)

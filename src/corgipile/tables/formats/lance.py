@@ -1,10 +1,10 @@
 """Lance datasets: rows read by number through ``lance``."""
 
+import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,21 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, CorgiPileError, CorruptFile, MissingFile
 from corgipile.extras import extra
-from corgipile.tables.format import Format
-from corgipile.tables.io.files import PathLike
-from corgipile.tables.io.pieces import check_names
+from corgipile.tables.format import folder_format
+from corgipile.tables.formats.lance_pages import longest_value
+from corgipile.tables.io.files import File, PathLike
+from corgipile.tables.io.pieces import Recent, check_names, pick
 from corgipile.tables.library import LibraryTable
-from corgipile.tables.reach import local
+from corgipile.tables.reach import local, within
+from corgipile.tables.row_bytes import fixed_row_bytes
 from corgipile.tables.table import IntArray
 from corgipile.tables.values import value_type
 
 __all__ = ["FORMAT", "LanceTable", "is_lance"]
 
 CACHE_BYTES = 16 << 20  # metadata cache of the library, whose default is gigabytes
+TAKEN_BYTES = 4 << 20  # bytes of rows that the library reads at a time
+MAX_FILES = 256  # files whose pages are searched for long rows
 ADVICE = "rows are decoded at every reading; `corgipile convert` writes a file that is read in place"
 _process: int | None = None  # the process that uses the library
 
@@ -47,6 +51,7 @@ class LanceTable(LibraryTable):
         if not is_lance(Path(self.path)):
             raise MissingFile(f"{self.path} is not a Lance dataset: it has no folder _versions")
         self._requested_version, self._local = version, threading.local()
+        self._longest = Recent[int](1 << 12)
         with self._converted_errors():
             dataset = self._dataset()
             for base in getattr(dataset, "base_paths", dict)().values():
@@ -75,6 +80,21 @@ class LanceTable(LibraryTable):
         """Return the bytes of the data files."""
         return self._bytes
 
+    def longest_row(self, columns: Sequence[str]) -> int:
+        """Return the bytes of the longest row of columns, as the pages of the largest files state it; else 0."""
+        varying = frozenset(name for name in columns if not fixed_row_bytes(pick(self.schema, [name])))
+        return self._longest.get(varying, lambda: self._find_longest(varying) if varying else 0)
+
+    def _find_longest(self, names: frozenset[str]) -> int:
+        reader = extra("lance.file", "reading Lance", "lance", package="pylance").LanceFileReader
+        folder, longest = Path(self.path, "data"), 0
+        files = [file for fragment in self._dataset().get_fragments() for file in fragment.data_files()]
+        for file in sorted(files, key=lambda file: -(file.file_size_bytes or 0))[:MAX_FILES]:
+            with contextlib.suppress(OSError, CorruptFile, ValueError), self._converted_errors():
+                path = within(folder, file.path, self.path)
+                longest = max(longest, longest_value(File(path), reader(str(path)).metadata(), names))
+        return longest
+
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         return self._take(list(range(start, stop)), names)
 
@@ -83,7 +103,9 @@ class LanceTable(LibraryTable):
 
     def _take(self, rows: list[int], names: list[str]) -> pa.RecordBatch:
         with self._converted_errors():
-            table = self._dataset().take(rows, columns=list(dict.fromkeys(names)))
+            step, wanted = max(1, TAKEN_BYTES // max(1, self.longest_row(names))), list(dict.fromkeys(names))
+            parts = (rows[at : at + step] for at in range(0, len(rows), step))
+            table = pa.concat_tables([self._dataset().take(part, columns=wanted) for part in parts])
             arrays = [_cast(table.column(name), self.schema.field(name).type) for name in names]
         return self._whole(pa.table(arrays, names=[str(at) for at in range(len(arrays))]), len(rows), names)
 
@@ -107,7 +129,7 @@ class LanceTable(LibraryTable):
             )
         return self._local.dataset
 
-    @contextmanager
+    @contextlib.contextmanager
     def _converted_errors(self) -> Iterator[None]:
         """Convert errors of the library to errors of this package."""
         try:
@@ -139,11 +161,4 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind)
 
 
-FORMAT = Format(
-    b"",
-    (),
-    LanceTable,
-    frozenset({"version"}),
-    folder=lambda path, files: is_lance(path),  # noqa: ARG005 - the signature is fixed
-    log=True,
-)
+FORMAT = folder_format(LanceTable, is_lance, "version", log=True)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from corgipile.errors import CorruptFile, MissingFile, StateMismatch
 from corgipile.nesting import parse_json
 from corgipile.tables.checked import Checked
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats.numpy import nested
 from corgipile.tables.io.column import PlacedColumn
 from corgipile.tables.io.files import File, decoding, digest
@@ -277,10 +277,4 @@ class UnitTable(Checked):
         return take_pieces(self._starts, rows, lambda at, some: pick_rows(self._unit(at, names), some))
 
 
-FORMAT = Format(
-    b"",
-    (),
-    open_part,
-    folder=lambda path, files: is_part(path),  # noqa: ARG005 - the signature is fixed
-    log=True,
-)
+FORMAT = folder_format(open_part, is_part, log=True)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument, TableError
 from corgipile.outputs import Kind, replacing
+from corgipile.tables.checked import FileTable
 from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.files import File, decoding, describe, digest
 from corgipile.tables.memory import MemoryTable
@@ -26,8 +28,11 @@ VERSION = "2"
 INDEX = Kind("index", lambda _: True, follow=False, lasting=False)  # only we use this suffix
 BATCH_ROWS = 1 << 16  # rows of a record batch
 MAX_READ_WHOLE = 1 << 20  # bytes of an index that is read in one call
+MAX_BUILT_WHOLE, MAX_IN_MEMORY = 1 << 14, 1 << 13  # bytes of files, and of indexes, whose entries stay in memory
+MAX_STORED = 1000  # files of a table up to which small files have stored indexes
 CACHE_VARIABLE = "CORGIPILE_CACHE"
 N_SAMPLES, SAMPLE_BYTES = 16, 1 << 12  # pieces of a file that detect a change, and bytes of each
+_crowded: ContextVar[bool] = ContextVar("_crowded", default=False)
 
 Numbers = dict[str, int]
 Facts = dict[str, str]  # describe the indexed state; an index with other facts is stale
@@ -37,14 +42,29 @@ Scan = Callable[[Numbers], Iterator[pa.RecordBatch]]  # yields one entry per row
 def open_index(file: File, schema: pa.Schema | None, names: Sequence[str], scan: Scan) -> tuple[Table, Numbers]:
     """Return the index of a file; build it if it is missing or the file has changed.
 
-    The index stays in memory if its folder cannot be written.
+    The index stays in memory if its folder cannot be written, or for a small file of `opening_together`.
 
     ``scan`` reads the file and fills in the named numbers. ``schema`` None is that of the first entry.
 
     Returns:
         The entries, and the numbers, ``rows`` included.
     """
+    if _crowded.get() and file.size < MAX_BUILT_WHOLE and not isinstance(file.path, RemotePath):
+        numbers: Numbers = {"rows": 0}
+        entries = pa.Table.from_batches(scan(numbers), schema)
+        if entries.nbytes <= MAX_IN_MEMORY:
+            return MemoryTable(entries.combine_chunks()), numbers | {"rows": len(entries)}
     return cached_index(index_path(file), facts_of(file), schema, names, scan)
+
+
+@contextlib.contextmanager
+def opening_together(files: int) -> Iterator[None]:
+    """Keep the indexes of small files in memory if a table has many files: storing them takes longer than a scan."""
+    token = _crowded.set(files > MAX_STORED)
+    try:
+        yield
+    finally:
+        _crowded.reset(token)
 
 
 def cached_index(
@@ -54,15 +74,22 @@ def cached_index(
     index = _load(path, facts, schema, names)
     if index is not None:
         return index
+    small = int(facts.get("size", MAX_BUILT_WHOLE)) < MAX_BUILT_WHOLE
+    built = _in_memory(facts, schema, scan) if small else None
     try:
         with replacing(path, INDEX, of=_permission_source(path)) as temporary, temporary.open("wb") as sink:
-            _build(sink, facts, schema, scan)
+            if built is None:
+                _build(sink, facts, schema, scan)
+            else:
+                sink.write(built[2])
     except TableError:
         raise
     except OSError:
-        return _in_memory(facts, schema, scan)
+        built = built or _in_memory(facts, schema, scan)
+    if built is not None and built[2].size <= MAX_IN_MEMORY:
+        return built[:2]
     index = _load(path, facts, schema, names)
-    return index or _in_memory(facts, schema, scan)
+    return index or (built or _in_memory(facts, schema, scan))[:2]
 
 
 def _permission_source(path: str) -> Path:
@@ -94,12 +121,19 @@ def cache_folder(name: str) -> Path:
     return folder
 
 
-def existing_index_path(file: File) -> str:
-    """Return the path of an opened file's index; raise BadArgument if it could not be written."""
-    path = index_path(file)
-    if not Path(path).exists():
-        raise BadArgument(f"cannot write {path}; make its folder writable")
-    return path
+def index_writer(table: Callable[..., FileTable]) -> Callable[..., str]:
+    """Return a function that opens a file as a table, which writes its index, and returns the path of the index.
+
+    It raises BadArgument if the index could not be written.
+    """
+
+    def write(path: str, **options: Any) -> str:
+        index = index_path(table(path, **options)._file)  # noqa: SLF001 - the table's own index
+        if not Path(index).exists():
+            raise BadArgument(f"cannot write {index}; make its folder writable")
+        return index
+
+    return write
 
 
 def load_index(file: File, schema: pa.Schema | None, names: Sequence[str]) -> tuple[Table, Numbers] | None:
@@ -112,10 +146,11 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
         return None
     try:
         file = File(path)
-        table = ArrowFile(file)
+        table: Table | None = ArrowFile(file) if file.size > MAX_IN_MEMORY else None
         # Arrow reads files in another thread, which costs more than all other work for many small indexes.
         source = pa.py_buffer(file.read(0, file.size)) if file.size <= MAX_READ_WHOLE else pa.OSFile(path)
         with decoding(path), pa.ipc.open_file(source) as reader:
+            table = table or _read_entries(reader)
             _, metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
             stated = {key.decode(): value.decode() for key, value in dict(metadata or {}).items()}
             same = all(stated.get(key) == value for key, value in facts.items())
@@ -129,6 +164,12 @@ def _load(path: str, facts: Facts, schema: pa.Schema | None, names: Sequence[str
     except TableError:
         return None
     return (table, numbers) if stated.get("checksum") == checksum.of(numbers) else None
+
+
+def _read_entries(reader: Any) -> Table:
+    rows = reader.read_all()
+    rows.validate(full=True)
+    return MemoryTable(rows)
 
 
 class _Checksum:
@@ -153,11 +194,12 @@ def items_of(column: pa.Array) -> npt.NDArray[Any]:
     return flat(column.flatten() if pa.types.is_fixed_size_list(column.type) else column)
 
 
-def _in_memory(facts: Facts, schema: pa.Schema | None, scan: Scan) -> tuple[Table, Numbers]:
+def _in_memory(facts: Facts, schema: pa.Schema | None, scan: Scan) -> tuple[Table, Numbers, pa.Buffer]:
+    """Return the entries, the numbers, and the bytes of the index."""
     sink = pa.BufferOutputStream()
-    numbers = _build(sink, facts, schema, scan)
-    with pa.ipc.open_file(sink.getvalue()) as reader:
-        return MemoryTable(reader.read_all()), numbers
+    numbers, data = _build(sink, facts, schema, scan), sink.getvalue()
+    with pa.ipc.open_file(data) as reader:
+        return MemoryTable(reader.read_all()), numbers, data
 
 
 def _build(sink: "IO[bytes] | pa.NativeFile", facts: Facts, schema: pa.Schema | None, scan: Scan) -> Numbers:

@@ -13,7 +13,7 @@ from corgipile.errors import BadArgument, CorgiPileError, CorruptFile, UnknownFo
 from corgipile.extras import extra
 from corgipile.tables.cast_table import CastTable
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats.delta.log import LOG, check_log, check_vectors, place
 from corgipile.tables.formats.parquet.table import ParquetTable
 from corgipile.tables.io.files import PathLike
@@ -184,11 +184,4 @@ def _scalar(value: Any, kind: pa.DataType, folder: Path) -> pa.Scalar:
         raise CorruptFile(f"{folder}: a partition value must be {kind}, got {value!r}") from None
 
 
-FORMAT = Format(
-    b"",
-    (),
-    open_delta,
-    frozenset({"version", "spill"}),
-    folder=lambda path, files: is_delta(path),  # noqa: ARG005 - the signature is fixed
-    log=True,
-)
+FORMAT = folder_format(open_delta, is_delta, "spill", "version", log=True)

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ class H5:
         if not codes and size[1:] == shape[1:] and (chunks.sizes >= 0).all():
             starts = np.append(np.arange(0, shape[0], size[0], dtype=np.int64), np.int64(shape[0]))
             return InPlace(self.file, dtype, shape, starts, chunks.offsets.reshape(-1))
-        return Chunked(dtype, shape, size[0], chunks.rows)
+        return Chunked(dtype, shape, size[0], chunks.rows, size[1:])
 
     def _with_library(self, data: Any) -> Stored:
         """Return a reader that uses h5py, for example for its other filters."""
@@ -127,7 +127,8 @@ class H5:
         width = max(1, int(dtype.itemsize) * int(np.prod(shape[1:], dtype=object)))
         chunk = int(data.chunks[0]) if data.chunks and not dtype.hasobject else max(1, LIBRARY_BYTES // width)
         read = self.read_external if data.is_virtual or data.external else self.read
-        return _ByLibrary(read, name, dtype, shape, 0 if dtype.hasobject else chunk)
+        inner = data.chunks[1:] if data.chunks else ()
+        return _ByLibrary(read, name, dtype, shape, 0 if dtype.hasobject else chunk, inner)
 
     def _check_reach(self, data: Any, seen: set[tuple[str, str]]) -> None:
         """Check that a dataset's rows are in permitted files, including those of virtual datasets.
@@ -191,8 +192,16 @@ def _open_files() -> Recent[Any]:
 class _ByLibrary(Chunked):
     """A dataset read by h5py; text is read without chunks."""
 
-    def __init__(self, read: Read, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], chunk: int) -> None:
-        super().__init__(dtype, shape, chunk, lambda i: read(name, i * chunk, (i + 1) * chunk))
+    def __init__(
+        self,
+        read: Read,
+        name: str,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        chunk: int,
+        inner: Sequence[int],
+    ) -> None:
+        super().__init__(dtype, shape, chunk, lambda i: read(name, i * chunk, (i + 1) * chunk), inner)
         self._read, self._name = read, name
 
     def get(self, starts: IntArray, stops: IntArray) -> npt.NDArray[Any]:

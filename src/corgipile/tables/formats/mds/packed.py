@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.errors import CorruptFile, UnknownFormat
-from corgipile.tables.checked import Checked
+from corgipile.tables.checked import FileTable
 from corgipile.tables.encoded import Units, units_of
 from corgipile.tables.formats.mds.shard import Column, MdsShard
 from corgipile.tables.formats.mds.stored import Encoding
-from corgipile.tables.io.files import File, PathLike, decoding, describe, digest
+from corgipile.tables.io.files import File, PathLike, decoding
 from corgipile.tables.io.pieces import Recent
 from corgipile.tables.io.spill import Section, Spill, SpillFile, SpillWriter, spill_folder
 from corgipile.tables.io.unpacking import snappy
@@ -30,7 +30,7 @@ ADVICE = "compressed shards are unpacked whole before a sample is read; store th
 _recent: Recent[MdsShard] = Recent(2)  # for all tables, since each holds an open file
 
 
-class PackedShard(Checked):
+class PackedShard(FileTable):
     """Reads a compressed shard.
 
     Args:
@@ -72,18 +72,10 @@ class PackedShard(Checked):
     def __len__(self) -> int:
         return self._rows
 
-    def __repr__(self) -> str:
-        return f"PackedShard({self._file.path!r})"
-
     @property
     def nbytes(self) -> int:
         """Return the unpacked bytes of the shard."""
         return self._size
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a digest of content, schema and rows."""
-        return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     @property
     def place(self) -> str:

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.checked import Checked
+from corgipile.tables.checked import FileTable
 from corgipile.tables.formats.mds.encodings import encoding_of
 from corgipile.tables.formats.mds.images import IMAGES
 from corgipile.tables.formats.mds.stored import Encoding, Stored
-from corgipile.tables.io.files import File, PathLike, describe, digest
+from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import check_rows, pick
 from corgipile.tables.table import LIMIT, IntArray, check_columns
 
@@ -30,7 +30,7 @@ class Column(NamedTuple):
     size: int | None
 
 
-class MdsShard(Checked):
+class MdsShard(FileTable):
     """Reads the samples of an uncompressed shard in place.
 
     Args:
@@ -58,19 +58,6 @@ class MdsShard(Checked):
 
     def __len__(self) -> int:
         return self._rows
-
-    def __repr__(self) -> str:
-        return f"MdsShard({self._file.path!r})"
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the file."""
-        return self._file.size
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a digest of content, schema and rows."""
-        return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def row_sizes(self, rows: IntArray, columns: Sequence[str]) -> IntArray | None:
         """Return the stored bytes of each row; None for images, whose stored size differs."""

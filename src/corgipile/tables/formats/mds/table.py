@@ -6,7 +6,7 @@ from typing import Any
 from corgipile.errors import BadSchema, CorruptFile, MissingFile, UnknownFormat
 from corgipile.nesting import parse_json
 from corgipile.tables.concat import ConcatTable
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats.mds.packed import PackedShard
 from corgipile.tables.formats.mds.shard import Column, MdsShard
 from corgipile.tables.formats.mds.stored import Encoding
@@ -137,10 +137,4 @@ def _listed_file(entry: Any, folder: Path) -> Path:
     return within(folder, entry.get("basename") if isinstance(entry, dict) else None, folder / INDEX)
 
 
-FORMAT = Format(
-    b"",
-    SUFFIXES,
-    open_mds,
-    frozenset({"spill"}),
-    folder=lambda path, files: is_mds(path),  # noqa: ARG005 - the signature is fixed
-)
+FORMAT = folder_format(open_mds, is_mds, "spill", suffixes=SUFFIXES)

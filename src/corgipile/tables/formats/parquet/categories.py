@@ -14,7 +14,7 @@ from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import give_back
 from corgipile.tables.encoded import GROUP_BYTES
 from corgipile.tables.formats.parquet.lengths import Lengths, lengths_of, step_of
-from corgipile.tables.formats.parquet.pages import BUFFER, DICTIONARY, LARGE_PAGE, page_bytes, read_page
+from corgipile.tables.formats.parquet.pages import BUFFER, DICTIONARY, LARGE_PAGE, NUMBER_BYTES, page_bytes, read_page
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
 
@@ -74,8 +74,10 @@ def decoding_bytes(file: File, metadata: Any, groups: Iterable[int], columns: Se
     """Return the bytes of the dictionaries or a page of row groups during decoding; 0 if they are small."""
     most = 0
     for group in map(metadata.row_group, groups):
-        total = page = 0
-        for chunk in map(group.column, columns):
+        total, page, chunks = 0, 0, [*map(group.column, columns)]
+        if (3 + POINTER_BYTES) * sum(chunk.total_uncompressed_size for chunk in chunks) <= GROUP_BYTES:
+            continue  # too small for a large dictionary or page
+        for chunk in chunks:
             dictionary, in_page = _dictionary(file, chunk), page_bytes(file, chunk)
             if dictionary is not None:
                 total += dictionary.decoding
@@ -96,7 +98,8 @@ def row_lengths(file: File, metadata: Any, group: int, columns: Iterable[int]) -
 
 def _longest_coded(file: File, metadata: Any, group: int, chunk: Any) -> int:
     """Return the bytes of the longest value of a chunk's dictionary, 0 if it is short."""
-    dictionary, path = _dictionary(file, chunk), chunk.path_in_schema
+    dictionary = None if chunk.physical_type in NUMBER_BYTES else _dictionary(file, chunk)
+    path = chunk.path_in_schema
     if dictionary is None or (bound := dictionary.nbytes - LENGTH_BYTES * (dictionary.values - 1)) <= SHORT_BYTES:
         return 0
     if dictionary.nbytes > SHORT_BYTES * dictionary.values:  # decoding them to find the longest takes too much

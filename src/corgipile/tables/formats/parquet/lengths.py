@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from corgipile.tables.formats.parquet.pages import DICTIONARY, LARGE_PAGE, Page, pages
+from corgipile.tables.formats.parquet.pages import DICTIONARY, LARGE_PAGE, NUMBER_BYTES, Page, pages, unpacked
+from corgipile.tables.formats.parquet.repetition import list_lengths
 from corgipile.tables.io.files import File
 from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.io.varints import varint, zigzag
@@ -17,6 +18,7 @@ __all__ = ["Lengths", "lengths_of", "step_of"]
 INDEXES, DELTA_LENGTHS, DELTA_STRINGS = (2, 8), 6, 7  # encodings
 MAX_MINIBLOCK = 1 << 12  # values that a writer packs at once
 BATCH = 1 << 13  # lengths unpacked at a time
+MIN_RAGGED = 4 << 20  # bytes of a column chunk of lists whose rows are located
 
 
 class Lengths(NamedTuple):
@@ -44,17 +46,23 @@ def lengths_of(file: File, metadata: Any, group: int, column: int, coded: int) -
         coded: Bytes of the longest value of its dictionary.
     """
     chunk, kind, rows = metadata.row_group(group).column(column), metadata.schema.column(column), 0
-    found = list[tuple[int, int, int]]()
+    found, whole = list[tuple[int, int, int]](), list[Page]()
     for page in pages(file, chunk) if not isinstance(file, RemoteFile) else ():
         if page is None:
             return Lengths(np.array([chunk.num_values]), np.array([chunk.total_uncompressed_size]), 0)
         if page.kind != DICTIONARY:
             rows += page.values
+            whole.append(page)
             found.append((rows, *_page_lengths(file, page, chunk.compression, kind, coded)))
     ends, longest, total = np.array(found or [(int(chunk.num_values), coded, 0)], np.int64).T
-    if kind.max_repetition_level:  # pages do not state where rows begin
+    if kind.max_repetition_level:
         rows = max(1, int(metadata.row_group(group).num_rows))
-        ends, longest = np.array([rows]), longest.max(keepdims=True) * -(-int(chunk.num_values) // rows)
+        width = max(int(longest.max()), NUMBER_BYTES.get(chunk.physical_type, 0))
+        counted = None
+        if whole and width * int(chunk.num_values) > MIN_RAGGED:
+            counted = list_lengths(file, whole, chunk.compression, kind.max_repetition_level, rows)
+        ends, longest = counted or (np.array([rows]), np.array([-(-int(chunk.num_values) // rows)]))
+        longest = longest * width
     return Lengths(ends, longest, int(total.sum()))
 
 
@@ -96,11 +104,7 @@ def _delta_lengths(file: File, page: Page, codec: str, column: Any) -> tuple[int
 
 def _values(file: File, page: Page, codec: str, column: Any) -> bytes:
     """Return the encoded values of a page without their levels."""
-    levels = page.levels or 0
-    data = file.read(page.start, page.stored)[levels:]
-    if page.packed and codec != "UNCOMPRESSED":
-        packing = pa.Codec("lz4_raw" if codec == "LZ4" else codec.lower())
-        data = packing.decompress(data, page.nbytes - levels, asbytes=True)
+    data = unpacked(file, page, codec)
     if page.levels is None:
         for most in (column.max_repetition_level, column.max_definition_level):
             data = data[4 + int.from_bytes(data[:4], "little") :] if most else data

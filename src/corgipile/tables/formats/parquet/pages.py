@@ -18,9 +18,11 @@ from corgipile.tables.table import IntArray
 __all__ = [
     "DICTIONARY",
     "LARGE_PAGE",
+    "NUMBER_BYTES",
     "NumberedFile",
     "Page",
     "bits_of",
+    "chunk_bytes",
     "chunk_columns",
     "chunk_ranges",
     "chunk_span",
@@ -28,6 +30,7 @@ __all__ = [
     "pages",
     "read_page",
     "row_bits",
+    "unpacked",
 ]
 
 HEAD, MAX_HEAD, MAX_NESTING = 64, 1 << 20, 4  # bytes read of a page header, its largest size, records in records
@@ -37,6 +40,7 @@ BUFFER = 1 << 16
 USUAL_PAGE = 3 << 20  # bytes of a page and its copy from common writers
 TRUTHS, NUMBERS, BYTES, RECORD = (1, 2), (4, 5, 6), 8, 12  # Thrift types
 DICTIONARY = 2  # type of a page
+NUMBER_BYTES = {"INT32": 1, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}  # least bytes of a decoded number
 
 
 def row_bits(kind: pa.DataType) -> int:
@@ -90,6 +94,11 @@ def chunk_columns(schema: pa.Schema) -> dict[str, range]:
         ranges[field.name] = range(at, at + _leaves(field.type))
         at += len(ranges[field.name])
     return ranges
+
+
+def chunk_bytes(chunk: Any) -> int:
+    """Return the decoded bytes of a column chunk, at least."""
+    return max(int(chunk.total_uncompressed_size), int(chunk.num_values) * NUMBER_BYTES.get(chunk.physical_type, 0))
 
 
 def chunk_ranges(file: File, chunks: Sequence[Any]) -> tuple[IntArray, IntArray]:
@@ -171,6 +180,16 @@ def pages(file: File, chunk: Any) -> Iterator[Page | None]:
         if page is None:
             return
         at = page.start + page.stored
+
+
+def unpacked(file: File, page: Page, codec: str) -> bytes:
+    """Return the values of a page, with their levels unless these are stored before them."""
+    levels = page.levels or 0
+    data = file.read(page.start, page.stored)[levels:]
+    if not page.packed or codec == "UNCOMPRESSED":
+        return data
+    packing = pa.Codec("lz4_raw" if codec == "LZ4" else codec.lower())
+    return bytes(packing.decompress(data, page.nbytes - levels, asbytes=True))
 
 
 def read_page(file: File, start: int) -> Page | None:

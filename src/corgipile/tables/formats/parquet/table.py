@@ -16,30 +16,25 @@ import pyarrow as pa
 from corgipile.arrow_memory import frugal, give_back
 from corgipile.errors import CorruptFile, UnknownFormat
 from corgipile.tables.ascending import Span
-from corgipile.tables.checked import Checked
 from corgipile.tables.encoded import (
     GROUP_BYTES,
     SMALL,
     Part,
     SpilledTable,
-    Units,
     group_columns,
     restore_type,
-    units_of,
     unpack,
     write_plain,
 )
-from corgipile.tables.even_lists import even_length
 from corgipile.tables.format import Format
 from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.formats.parquet import categories as coding
 from corgipile.tables.formats.parquet import pages
-from corgipile.tables.formats.parquet.lengths import Lengths
+from corgipile.tables.formats.parquet.sizes import SAMPLE_BYTES, ParquetSizes
 from corgipile.tables.io.arriving import Arriving
 from corgipile.tables.io.common import Common
 from corgipile.tables.io.files import PathLike, decoding, describe, digest
 from corgipile.tables.io.pieces import (
-    Recent,
     check_names,
     merge_cuts,
     pick,
@@ -53,17 +48,16 @@ from corgipile.tables.io.side_by_side import side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetch
 from corgipile.tables.table import IntArray, Table
-from corgipile.tables.values import values
 
 MAGIC = b"PAR1"
 SUFFIXES = (".parquet", ".pq")
-SAMPLE_ROWS, SAMPLE_BYTES = 64, 1 << 20
+SAMPLE_ROWS = 64
 MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
 MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
 BATCH_ROWS, BATCH_BYTES, BATCH_PARTS = coding.BATCH_ROWS, 1 << 17, 32  # decoded at a time; of the bytes in flight
-MAX_REPEATS = 8  # plausible bytes of rows per byte of the first ones
+
 DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
-LEVEL_BYTES, MAX_WORST_BYTES = 4, 16 << 20  # bytes a row for nulls; a row group of longest values in memory
+
 TIDY_BYTES, TIDY_PARTS = 1 << 20, 2  # decoded bytes after which freed pages are returned to the system; likewise
 PARSED_RATIO = 11  # parsed bytes of a footer per stored byte
 _footers: Common[Any] = Common(8 << 20, lambda found: PARSED_RATIO * int(found.serialized_size))
@@ -73,7 +67,7 @@ _unpacked: Common[Table] = Common(4, lambda _: 1)
 _readers = threading.local()  # the last reader of each thread, since two threads must not share one
 
 
-class ParquetTable(Checked):
+class ParquetTable(ParquetSizes):
     """Reads a Parquet file.
 
     Its natural unit is the row group: a block has at least one. Reading a few rows of a large row group unpacks the
@@ -114,8 +108,7 @@ class ParquetTable(Checked):
         if sum(counts) != metadata.num_rows:
             raise CorruptFile(f"{self._file.path} has {sum(counts)} rows in its groups, not {metadata.num_rows}")
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
-        self._widths, self._dictionaries = Recent[float](1 << 16), Recent[int](1 << 16)
-        self._lengths = Recent[list[Lengths]](1 << 12)
+        super().__init__()
         self._unpacking = threading.Lock()
 
     def __reduce__(self) -> tuple[type["ParquetTable"], tuple[str, Spill]]:
@@ -160,12 +153,6 @@ class ParquetTable(Checked):
         """Return the identity of the file in its present state on this machine."""
         return self._file.place
 
-    def units(self, columns: Sequence[str]) -> Units | None:
-        """Return the decoded sizes of row groups; columns of varying length are estimated."""
-        counts, names, bits = np.diff(self._starts), list(dict.fromkeys(columns)), self._bits
-        found = units_of(counts, counts * sum(bits[name] / 8 or self._width(name) for name in names))
-        return found and found._replace(dictionary=max(map(self._dictionary, names), default=0))
-
     def part_rows(self) -> IntArray:
         """Return the rows of each row group."""
         return np.diff(self._starts)
@@ -176,15 +163,6 @@ class ParquetTable(Checked):
         flat = [name for name in columns if not pa.types.is_nested(self.schema.field(name).type)]
         ranges = {name: [pages.chunk_span(group.column(self._chunks[name][0])) for group in groups] for name in flat}
         return {name: [span for span in spans if span] for name, spans in ranges.items() if all(spans)}
-
-    def list_width(self, name: str) -> int | None:
-        """Return the length of a list column's rows if the first rows and the value counts of row groups agree."""
-        groups = np.flatnonzero(np.diff(self._starts)).tolist()
-        first = self._head(groups[0], name) if groups else None
-        width = None if first is None else even_length(first.column(0))
-        counts = [self._metadata.row_group(i).column(self._chunks[name][0]).num_values for i in groups]
-        agree = width is not None and (np.array(counts) == np.diff(self._starts)[groups] * width).all()
-        return width if agree else None
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
         """Decode all rows in small batches into sections of a spill file."""
@@ -220,45 +198,6 @@ class ParquetTable(Checked):
         batches = {name: int(self._batch_rows([name]) * self._width(name)) for name in columns}
         return group_columns({name: in_pages[name] + batches[name] for name in columns})
 
-    def _width(self, name: str) -> float:
-        """Return the decoded bytes of a column per row."""
-        bits = self._bits[name]
-        return bits / 8 if bits or not len(self) else self._widths.get(name, lambda: self._estimate_width(name))
-
-    def _estimate_width(self, name: str) -> float:
-        group = int(np.diff(self._starts).argmax())
-        rows = int(self._starts[group + 1] - self._starts[group])
-        chunks, large = self._chunks_of(group, name), self._dictionary(name)
-        coded = coding.coded_width(self._file, chunks, rows)
-        if large and any(chunk.has_dictionary_page for chunk in chunks):  # finding its longest value decodes it
-            return coded
-        plain = sum(one.total for one in self._row_lengths(group, [name])) / rows
-        if large or (coded := max(plain, coded)) > SAMPLE_BYTES:  # a sample would decode too much
-            return max(plain, coded)
-        first = self._head(group, name)
-        sampled: float = values(first).nbytes / max(first.num_rows, 1) if first is not None else 0.0
-        width = max(self._stored_width(group, name), plain, sampled)
-        return coded if coded > MAX_REPEATS * width else width
-
-    def _dictionary(self, name: str) -> int:
-        """Return the minimum bytes of decoding, for a dictionary or a page of any row group; 0 if they are small."""
-        return self._dictionaries.get(name, lambda: self._find_dictionary(name))
-
-    def _find_dictionary(self, name: str) -> int:
-        groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
-        if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
-            groups.append(int(np.diff(self._starts).argmax()))
-        return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name]) if groups else 0
-
-    def _chunks_of(self, group: int, name: str) -> list[Any]:
-        """Return the column chunks of a column in a row group."""
-        return [*map(self._metadata.row_group(group).column, self._chunks[name])]
-
-    def _stored_width(self, group: int, name: str) -> float:
-        """Return the encoded, uncompressed bytes of a column per row of a row group."""
-        metadata, rows = self._metadata.row_group(group), int(np.diff(self._starts)[group])
-        return sum(int(metadata.column(i).total_uncompressed_size) for i in self._chunks[name]) / rows
-
     def _head(self, group: int, name: str) -> pa.RecordBatch | None:
         """Decode the first rows of a column of a row group; recent ones are cached."""
         rows = max(MIN_HEAD_ROWS, min(SAMPLE_ROWS, int(SAMPLE_BYTES / max(self._stored_width(group, name), 1.0))))
@@ -277,13 +216,6 @@ class ParquetTable(Checked):
         step = max(MIN_HEAD_ROWS, min(rows, int(SAMPLE_BYTES / max(self._width(name), 1.0))))
         for batch in self._batches([name], range(int(filled[0]), len(self._starts) - 1), step):
             yield batch.column(0)
-
-    def _row_lengths(self, group: int, names: Iterable[str]) -> list[Lengths]:
-        """Return the lengths of the rows of a row group, without columns of fixed width."""
-        read = partial(coding.row_lengths, self._file, self._metadata, group)
-        wide = (name for name in names if not self._bits[name])
-        found = (self._lengths.get((group, name), partial(read, self._chunks[name])) for name in wide)
-        return list(itertools.chain.from_iterable(found))
 
     def _batch_rows(self, names: Sequence[str], limit: int = 0) -> int:
         width = sum(map(self._width, names))
@@ -341,14 +273,6 @@ class ParquetTable(Checked):
                     decoded = 0
                 columns = [restore_type(batch.column(field.name), field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-    def _is_large(self, i: int, names: list[str]) -> bool:
-        rows = int(self._starts[i + 1] - self._starts[i])
-        large = sum(map(self._width, names)) * rows > SMALL or any(map(self._dictionary, names))
-        if large or not names:
-            return large
-        longest = sum(int(one.longest.max()) for one in self._row_lengths(i, names))
-        return rows * (LEVEL_BYTES + longest) > MAX_WORST_BYTES
 
     def _piece(self, i: int, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         if stop - start == self._starts[i + 1] - self._starts[i]:

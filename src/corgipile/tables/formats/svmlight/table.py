@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 
 from corgipile.errors import BadSparseRow, BadValue, CorruptFile, ParseError, UnknownFormat
-from corgipile.tables.checked import Checked
+from corgipile.tables.checked import FileTable
 from corgipile.tables.format import Format
 from corgipile.tables.formats.svmlight.index import open_index, row_bytes_of
 from corgipile.tables.formats.svmlight.text import Summary, ZeroBased, parse_rows, schema, stream_batches
-from corgipile.tables.io.files import File, PathLike, describe, digest
-from corgipile.tables.io.index_cache import existing_index_path
+from corgipile.tables.io.files import File, PathLike, digest
+from corgipile.tables.io.index_cache import index_writer
 from corgipile.tables.io.pieces import pick, take_runs
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.pages import varlen_cuts
@@ -24,7 +23,6 @@ __all__ = [
     "SUFFIXES",
     "SvmlightTable",
     "check_looks_like_text",
-    "index_file",
     "same_base",
     "stream_batches",
 ]
@@ -35,7 +33,7 @@ HEAD_BYTES = 1 << 16  # bytes that decide the format
 INDEX_ROWS = 1 << 20  # rows of the index read at a time
 
 
-class SvmlightTable(Checked):
+class SvmlightTable(FileTable):
     r"""Reads SVMlight text: columns ``label``, ``features_k`` (indices from 0), ``features_v``.
 
     The first opening parses and checks the whole file and stores an index next to it,
@@ -72,18 +70,10 @@ class SvmlightTable(Checked):
     def __len__(self) -> int:
         return len(self._index)
 
-    def __repr__(self) -> str:
-        return f"SvmlightTable({self._file.path!r})"
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the text."""
-        return self._file.size
-
     @property
     def fingerprint(self) -> str:
         """Return a digest of content, schema, rows and base."""
-        return digest(self._file.identity, describe(self.schema), str(len(self)), str(self.base))
+        return digest(super().fingerprint, str(self.base))
 
     def run_cuts(self, columns: Sequence[str], run_bytes: int) -> IntArray:
         """Cut the text at runs of ``run_bytes``."""
@@ -126,13 +116,6 @@ def same_base(tables: Sequence[Table]) -> list[Table]:
         else table
         for table in tables
     ]
-
-
-def index_file(path: str, **_: Any) -> str:
-    """Write the index of a text unless it is up to date; return its path."""
-    file = file_of(path)
-    open_index(file)
-    return existing_index_path(file)
 
 
 def check_looks_like_text(file: File) -> None:
@@ -178,5 +161,5 @@ FORMAT = Format(
     SvmlightTable,
     frozenset({"zero_based"}),
     agree=same_base,
-    index_file=index_file,
+    index_file=index_writer(SvmlightTable),
 )

@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +13,17 @@ from pyarrow import csv as arrow
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument, ParseError, UnknownFormat
-from corgipile.tables.format import Format
 from corgipile.tables.formats.text.fields import Slots, number_code, parts_numbers, read_numbers
 from corgipile.tables.formats.text.guess import csv_columns
 from corgipile.tables.formats.text.lines import Lines
-from corgipile.tables.formats.text.table import TextTable, index_of, one_batch, same_types
+from corgipile.tables.formats.text.table import TextTable, one_batch, text_format
 from corgipile.tables.formats.text.types import Types, exact, not_utf8
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.table import IntArray
 
-__all__ = ["FORMAT", "NULLS", "SUFFIXES", "CsvTable", "index_file"]
+__all__ = ["FORMAT", "NULLS", "SUFFIXES", "CsvTable"]
 
 SUFFIXES = (".csv", ".tsv")
 HEAD_BYTES = 1 << 20  # bytes that decide delimiter and header
@@ -169,16 +168,4 @@ def _names(file: File, line: bytes, mark: str, *, header: bool) -> list[str]:
     return fields if header else [f"f{number}" for number in range(len(fields))]
 
 
-def index_file(path: str, **options: Any) -> str:
-    """Write the index of a text unless it is up to date; return its path."""
-    return index_of(CsvTable(path, **options))
-
-
-FORMAT = Format(
-    b"",
-    SUFFIXES,
-    CsvTable,
-    frozenset({"delimiter", "header", "types"}),
-    agree=same_types,
-    index_file=index_file,
-)
+FORMAT = text_format(SUFFIXES, CsvTable, "delimiter", "header", "types")

@@ -12,9 +12,8 @@ from pyarrow import json as arrow
 
 from corgipile.errors import ParseError, UnknownFormat
 from corgipile.nesting import check_text
-from corgipile.tables.format import Format
 from corgipile.tables.formats.text.lines import BOM, Lines
-from corgipile.tables.formats.text.table import TextTable, index_of, one_batch, same_types
+from corgipile.tables.formats.text.table import TextTable, one_batch, text_format
 from corgipile.tables.formats.text.types import Types, exact
 from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.remote import file_of
@@ -24,7 +23,6 @@ __all__ = [
     "FORMAT",
     "SUFFIXES",
     "JsonLinesTable",
-    "index_file",
     "is_array",
     "is_lines",
     "look_lines",
@@ -181,16 +179,4 @@ def is_array(head: bytes) -> bool:
     return text.startswith(b"[") and text[1:].lstrip().startswith(b"{")
 
 
-def index_file(path: str, **options: Any) -> str:
-    """Write the index of a text unless it is up to date; return its path."""
-    return index_of(JsonLinesTable(path, **options))
-
-
-FORMAT = Format(
-    b"",
-    SUFFIXES,
-    JsonLinesTable,
-    frozenset({"types"}),
-    agree=same_types,
-    index_file=index_file,
-)
+FORMAT = text_format(SUFFIXES, JsonLinesTable, "types")

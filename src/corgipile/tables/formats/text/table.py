@@ -1,27 +1,27 @@
 """Base class of text tables: rows located by line, column types inferred from a sample."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from itertools import pairwise
 from typing import Self
 
 import pyarrow as pa
 
-from corgipile.tables.checked import Checked
+from corgipile.tables.checked import FileTable
+from corgipile.tables.format import Format
 from corgipile.tables.formats.text.lines import Lines
 from corgipile.tables.formats.text.types import Types, chosen, known, stretches, wider
-from corgipile.tables.io.files import describe, digest
-from corgipile.tables.io.index_cache import existing_index_path
+from corgipile.tables.io.index_cache import index_writer
 from corgipile.tables.io.pieces import check_names, empty, join, take_once
 from corgipile.tables.table import IntArray, Table
 
-__all__ = ["TextTable", "index_of", "one_batch", "same_types"]
+__all__ = ["TextTable", "one_batch", "same_types", "text_format"]
 
 MAX_RUN_BYTES = 1 << 21  # bytes of text parsed at a time
 ADVICE = "text is parsed at every read; `corgipile convert` writes a file that is read in place, many times faster"
 
 
-class TextTable(Checked):
+class TextTable(FileTable):
     """Reads rows of text.
 
     Args:
@@ -35,21 +35,13 @@ class TextTable(Checked):
     taken_runs = 1024  # rows whose parsing costs as much as a call of the parser
 
     def __init__(self, lines: Lines, types: Types | None, names: Sequence[str] = ()) -> None:
-        self._lines, self._types = lines, types
+        self._lines, self._file, self._types = lines, lines.file, types
         self.surveyed = self._survey(names)
         kinds = {name: known(kind) for name, kind in self.surveyed.items()}
         self.schema: pa.Schema = pa.schema(kinds | chosen(types, list(kinds), self.path))
 
     def __len__(self) -> int:
         return len(self._lines)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.path!r})"
-
-    @property
-    def path(self) -> str:
-        """Return the path of the file."""
-        return self._lines.file.path
 
     @property
     def declared(self) -> frozenset[str]:
@@ -59,16 +51,6 @@ class TextTable(Checked):
     def line(self, row: int) -> int:
         """Return the line number of a row's start, from 1."""
         return self._lines.line(row)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the text."""
-        return self._lines.file.size
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a digest of content, schema and rows."""
-        return digest(self._lines.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         runs = pairwise([*range(start, stop, self._run_rows()), stop])
@@ -145,6 +127,6 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else join(batches) if batches else empty(table.schema, table.schema.names)
 
 
-def index_of(table: TextTable) -> str:
-    """Return the path of an opened text's index."""
-    return existing_index_path(table._lines.file)  # noqa: SLF001 - same package
+def text_format(suffixes: tuple[str, ...], table: Callable[..., TextTable], *options: str) -> Format:
+    """Return the format of texts."""
+    return Format(b"", suffixes, table, frozenset(options), agree=same_types, index_file=index_writer(table))

@@ -18,6 +18,7 @@ __all__ = ["Types", "chosen", "exact", "known", "not_utf8", "stretches", "wider"
 
 MAX_STRETCHES, STRETCH_BYTES = 16, 1 << 18  # stretches sampled, and bytes of each; a shorter text is read whole
 MAX_SURVEYED_BYTES = 1 << 20  # bytes of a row that is parsed to infer types, which takes many times as much
+MIN_GIVEN_BACK = 1 << 16  # bytes of parsed rows after which freed pages are returned to the system
 _WIDE_INTEGERS = (pa.uint64(), pa.decimal128(38, 0), pa.decimal256(76, 0), pa.string())  # hold integers beyond int64
 _NUMBERS = [pa.int64(), *_WIDE_INTEGERS[:3], pa.float64()]  # ascending width
 _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
@@ -37,7 +38,8 @@ def stretches(lines: Lines, look: Parse) -> Iterator[pa.Schema]:
             for batch in lines.run(start + int(run[0]), start + int(run[-1]) + 1, look) if len(run) else ():
                 found = True
                 yield batch.schema
-                give_back()
+                if batch.nbytes > MIN_GIVEN_BACK:
+                    give_back()
     if rows and not found:  # all rows are long
         yield next(lines.run(0, 1, look)).schema
 

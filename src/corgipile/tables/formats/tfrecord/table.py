@@ -9,12 +9,12 @@ import pyarrow as pa
 from corgipile import _kernel
 from corgipile.errors import BadArgument
 from corgipile.sizes import OnBad, choice
-from corgipile.tables.checked import Checked
+from corgipile.tables.checked import FileTable
 from corgipile.tables.format import Format
 from corgipile.tables.formats.tfrecord.example import Examples, Features, Flaw, infer, is_sequence, wider
 from corgipile.tables.formats.tfrecord.index import SUFFIXES, index_file, is_head
 from corgipile.tables.formats.tfrecord.records import RecordFile, Records
-from corgipile.tables.io.files import PathLike, describe, digest
+from corgipile.tables.io.files import PathLike
 from corgipile.tables.io.pieces import check_rows, join, take_once
 from corgipile.tables.spans import objects
 from corgipile.tables.table import IntArray, Table, check_columns
@@ -28,7 +28,7 @@ RECORD = pa.schema([("record", pa.binary())])
 Decode = bool | Literal["auto"]
 
 
-class TFRecordTable(Checked):
+class TFRecordTable(FileTable):
     r"""Reads a TFRecord file.
 
     Records that hold ``tensorflow.Example`` messages become columns of int64, float32 or binary: scalars, lists of
@@ -80,6 +80,7 @@ class TFRecordTable(Checked):
             raise BadArgument(f'decode must be True, False or "auto", and not False with features, got {decode!r}')
         self.options: dict[str, Any] = {"index": index, "decode": decode, "features": features, "on_bad": on_bad}
         self._records = RecordFile(path, index, on_bad)
+        self._file = self._records.file
         schema = self._find_schema()
         self._examples = None if schema is None else Examples(schema)
         self.schema: pa.Schema = RECORD if schema is None else schema
@@ -89,28 +90,10 @@ class TFRecordTable(Checked):
     def __len__(self) -> int:
         return len(self._records)
 
-    def __repr__(self) -> str:
-        return f"TFRecordTable({self.path!r})"
-
-    @property
-    def path(self) -> str:
-        """Return the path of the file."""
-        return self._records.file.path
-
     @property
     def skipped(self) -> int:
         """Return the number of skipped bad records."""
         return self._records.skipped
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the file."""
-        return self._records.file.size
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a digest of content, schema and rows."""
-        return digest(self._records.file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         # Records are read whole, so for some columns they are read in pieces to limit memory.

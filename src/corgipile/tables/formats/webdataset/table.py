@@ -1,20 +1,20 @@
 """WebDataset shards as tables: the members of a tar file, grouped by name, are samples."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema, BadValue, UnknownFormat
-from corgipile.tables.checked import Checked
+from corgipile.tables.checked import FileTable
 from corgipile.tables.format import Format
 from corgipile.tables.formats.webdataset.archive import Walk, printable
 from corgipile.tables.formats.webdataset.index import GAPS, HEAD, SIZE, START, VALUE, open_samples
 from corgipile.tables.io.entries import Entries
-from corgipile.tables.io.files import PathLike, describe, digest
-from corgipile.tables.io.index_cache import existing_index_path
+from corgipile.tables.io.files import PathLike
+from corgipile.tables.io.index_cache import index_writer
 from corgipile.tables.io.pieces import pick
 from corgipile.tables.io.remote import file_of
 from corgipile.tables.spans import array_of, flat
@@ -25,7 +25,6 @@ __all__ = [
     "KEY",
     "SUFFIXES",
     "WebDatasetTable",
-    "index_file",
     "is_text_name",
     "refuse_packed_tar",
     "same_columns",
@@ -38,7 +37,7 @@ Decode = bool | Literal["auto"]
 _UNPACK = {"gzip": "gunzip", "bzip2": "bunzip2", "xz": "unxz", "zstd": "unzstd"}
 
 
-class WebDatasetTable(Checked):
+class WebDatasetTable(FileTable):
     r"""Reads a tar file of samples, as the webdataset package writes and groups them.
 
     Consecutive members with the same name up to the first dot are a sample; the lower-case rest of the name is the
@@ -97,24 +96,6 @@ class WebDatasetTable(Checked):
 
     def __len__(self) -> int:
         return len(self._index)
-
-    def __repr__(self) -> str:
-        return f"WebDatasetTable({self.path!r})"
-
-    @property
-    def path(self) -> str:
-        """Return the path of the file."""
-        return self._file.path
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the file."""
-        return self._file.size
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a digest of content, schema and rows."""
-        return digest(self._file.identity, describe(self.schema), str(len(self)))
 
     def _read_run(self, start: int, stop: int, names: list[str]) -> pa.RecordBatch:
         found = self._index.read(start, stop, places := self._index_names(names))
@@ -264,13 +245,6 @@ def same_columns(tables: Sequence[Table]) -> list[Table]:
     return [table.with_columns(columns) if isinstance(table, WebDatasetTable) else table for table in tables]
 
 
-def index_file(path: str, **_: Any) -> str:
-    """Write the index of an archive unless it is up to date; return its path."""
-    file = file_of(path)
-    open_samples(file)
-    return existing_index_path(file)
-
-
 def refuse_packed_tar(path: str, codec: str) -> None:
     """Raise UnknownFormat if a compressed file has the name of a tar archive."""
     name = path.lower()
@@ -287,5 +261,5 @@ FORMAT = Format(
     WebDatasetTable,
     frozenset({"decode", "paths"}),
     agree=same_columns,
-    index_file=index_file,
+    index_file=index_writer(WebDatasetTable),
 )

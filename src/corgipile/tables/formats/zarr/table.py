@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, TableError, UnknownFormat
+from corgipile.errors import BadArgument, CorruptFile, MissingExtra, MissingFile, ReadFailed, TableError
 from corgipile.extras import extra
 from corgipile.tables.arrays.columns import Column, column_of, field_columns
 from corgipile.tables.arrays.stored import Chunked, check_item
 from corgipile.tables.arrays.table import ArraysTable, Origin
 from corgipile.tables.arrays.tree import ColumnChoice, choose_arrays, group_at, is_group
-from corgipile.tables.format import Format
+from corgipile.tables.format import folder_format
 from corgipile.tables.formats import anndata
 from corgipile.tables.formats.zarr.chunks import chunk_check
 from corgipile.tables.io.files import PathLike, digest
@@ -129,11 +129,9 @@ class _ZarrArray(Chunked):
         check_item(array.dtype, f"{path}, array {array.name!r}")
         shape = tuple(map(int, array.shape))
         chunk = max(1, int(array.chunks[0]))
-        super().__init__(np.dtype(array.dtype), shape, chunk, lambda i: self._run(i * chunk, (i + 1) * chunk))
+        decode = lambda i: self._run(i * chunk, (i + 1) * chunk)  # noqa: E731
+        super().__init__(np.dtype(array.dtype), shape, chunk, decode, array.chunks[1:])
         self._array, self._path, self._check = array, path, chunk_check(array, Path(path))
-        codecs = [*(getattr(array.metadata, "filters", None) or ()), getattr(array.metadata, "compressor", None)]
-        if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
-            raise UnknownFormat(f"{path}: array {array.name!r} is stored as pickles, which run code; store it as text")
 
     def _run(self, start: int, stop: int) -> npt.NDArray[Any]:
         with reading(self._path):
@@ -147,10 +145,4 @@ class _ZarrArray(Chunked):
         return super().get(starts, stops)
 
 
-FORMAT = Format(
-    b"",
-    (),
-    zarr_table,
-    frozenset({"columns", "group", "paths", "spill"}),
-    folder=lambda path, files: is_zarr(path),  # noqa: ARG005 - the signature is fixed
-)
+FORMAT = folder_format(zarr_table, is_zarr, "columns", "group", "paths", "spill")
