@@ -40,6 +40,7 @@ NEAREST = {
     "kernel/plan/similarity.h": "tests/kernel/test_content.py tests/loader/test_auto_content.py",
     "kernel/io": "tests/loader/test_readers.py tests/loader/test_prefetch.py tests/loader/test_varlen_reader.py",
     "kernel/io/async_gather.h": "tests/loader/test_async_gather.py tests/loader/test_readers.py",
+    "kernel/io/pread.h": "tests/loader/test_wide_rows.py tests/loader/test_readers.py",
     "kernel/io/expand.h": "tests/kernel/test_expand_sanitized.py",
     "kernel/io/lists.h": "tests/kernel/test_lists_sanitized.py tests/loader/test_list_widths.py",
     "kernel/io/row_mask.h": "tests/loader/test_selection.py",

@@ -244,6 +244,19 @@ def test_lags_and_gaps_are_those_of_their_definitions():
     assert (rare.kind, rare.rows, rare.gap) in [(1, 2, 4), (0, 6, 1)]
 
 
+def test_the_longest_gap_of_a_merged_rank_is_found():
+    one, other = Audit(key=0), Audit(key=0)
+    one.add((np.array(["a", "b"] * 500),))
+    other.add((np.array(["b"] * 10 + ["a", "b"] * 490 + ["b"] * 10 + ["c"]),))
+    other.add((np.array(["b"] * 999 + ["a"]),))  # none of class a for 1010 visits
+    one.add((np.array(["b", "a"] * 500),))
+    for watched in (one, other):
+        watched.end_epoch()
+    one.merge(other)
+    gap = one.report().epochs[0].spreads[0].gap
+    assert (gap.kind, gap.rows, gap.gap) == ("a", 491, 1011)
+
+
 def test_batches_of_any_form():
     ids, labels = np.arange(8), np.array(list("abababab"))
     forms = {
