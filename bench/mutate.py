@@ -185,10 +185,12 @@ def mutations_of_python(path: Path) -> Iterator[Mutation]:
 
 
 def tests_of(path: Path) -> str:
-    """Return the tests nearest to a file: those of its name first."""
+    """Return the tests nearest to a file: its examples and those of its name first."""
     tests = NEAREST[max((key for key in NEAREST if str(path).startswith(key)), key=len)]
     own = Path("tests", path.parent.name, f"test_{path.stem}.py")
-    return f"{own} {tests}" if path.suffix == ".py" and (ROOT / own).exists() else tests
+    if path.suffix == ".h":
+        return tests
+    return f"--doctest-modules {path} {own} {tests}" if (ROOT / own).exists() else f"--doctest-modules {path} {tests}"
 
 
 def drawn(folder: str, seed: int) -> list[Mutation]:
