@@ -58,7 +58,8 @@ NEAREST = {
     "src/corgipile/orders": "tests/orders/test_global_batches.py tests/orders/test_exchange.py "
     "tests/orders/test_turns.py tests/loader/test_partial.py tests/orders/test_full.py tests/orders/test_laws.py "
     "tests/orders/test_dealing_laws.py",
-    "src/corgipile/loader": "tests/loader/test_loader.py tests/loader/test_checkpoint.py tests/loader/test_readers.py",
+    "src/corgipile/loader": "tests/loader/test_loader.py tests/loader/test_states.py tests/loader/test_rewind.py "
+    "tests/loader/test_checkpoint.py tests/loader/test_readers.py",
     "src/corgipile/exchange": "tests/exchange",
     "src/corgipile/quality": "tests/quality",
 }
