@@ -11,6 +11,7 @@
 #define CP_GOLDEN 0x9E3779B97F4A7C15u /* 2^64 / golden ratio */
 #define CP_ROUNDS 6                   /* Feistel rounds of the bijection */
 #define CP_SMALL_ROUNDS 24            /* rounds below 2^12, where halves of a few bits mix slowly */
+#define CP_TABLED 256                 /* longest permutation with a table: a network of few bits is not uniform */
 
 /* Mix 64 bits so that each input bit flips each output bit with probability 1/2 (SplitMix64's finaliser). */
 static inline uint64_t cp_mix(uint64_t x)
@@ -62,6 +63,7 @@ static inline uint64_t cp_below(uint64_t key, uint64_t counter, uint64_t n)
             items[j] = held;                                                                                           \
         }                                                                                                              \
     }
+CP_DEFINE_SHUFFLE(cp_shuffle8, uint8_t)
 CP_DEFINE_SHUFFLE(cp_shuffle32_long, int32_t)
 CP_DEFINE_SHUFFLE(cp_shuffle64, int64_t)
 
@@ -84,18 +86,35 @@ static inline void cp_shuffle32(int32_t *items, uint64_t count, uint64_t key)
     }
 }
 
-/* A permutation of [0, n) in O(1) memory, n up to 2^63: an alternating Feistel network on the smallest power of two
- * that holds n, walked along its cycle until the value falls into [0, n) (fewer than two steps on average). */
+/* A permutation of [0, n) in O(1) memory, n up to 2^63. A short one is a shuffled table. A longer one is an alternating
+ * Feistel network on the smallest power of two that holds n, walked along its cycle until the value falls into [0, n)
+ * (fewer than two steps on average). A network alone is even on a power of two, and nearly always of one parity just
+ * below: every other key exchanges two random values. */
 typedef struct {
     uint64_t n, keys[CP_SMALL_ROUNDS], low_mask, high_mask;
     uint64_t one, other; /* values that are exchanged; equal: none are */
     int low_bits, rounds;
+    uint8_t value[CP_TABLED], position[CP_TABLED]; /* of a short permutation: at each position, of each value */
 } cp_bijection;
+
+static inline void cp_bijection_table(cp_bijection *b, uint64_t key)
+{
+    for (uint64_t i = 0; i < b->n; i++)
+        b->value[i] = (uint8_t)i;
+    cp_shuffle8(b->value, b->n, key);
+    for (uint64_t i = 0; i < b->n; i++)
+        b->position[b->value[i]] = (uint8_t)i;
+}
 
 static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
 {
     cp_bijection b = {.n = n};
+    uint64_t swap = cp_derive2(key, CP_SMALL_ROUNDS);
     int bits = 1;
+    if (n <= CP_TABLED) {
+        cp_bijection_table(&b, key);
+        return b;
+    }
     while (bits < 63 && (n - 1) >> bits)
         bits++;
     b.low_bits = bits / 2;
@@ -104,16 +123,7 @@ static inline cp_bijection cp_bijection_make(uint64_t n, uint64_t key)
     b.rounds = bits < 12 ? CP_SMALL_ROUNDS : CP_ROUNDS;
     for (int i = 0; i < b.rounds; i++)
         b.keys[i] = cp_random(key, (uint64_t)i);
-    return b;
-}
-
-/* Return a bijection whose parity is random too: a Feistel network alone is even on a power of two, and nearly always
- * of one parity just below. Every other key exchanges two random values. */
-static inline cp_bijection cp_bijection_fair(uint64_t n, uint64_t key)
-{
-    cp_bijection b = cp_bijection_make(n, key);
-    uint64_t swap = cp_derive2(key, CP_SMALL_ROUNDS);
-    if (n > 1 && cp_random(swap, 0) >> 63) {
+    if (cp_random(swap, 0) >> 63) {
         b.one = cp_below(swap, 1, n);
         b.other = cp_below(swap, 2, n - 1);
         b.other += b.other >= b.one;
@@ -136,8 +146,8 @@ static inline void cp_feistel(const cp_bijection *b, uint64_t *high, uint64_t *l
 
 static inline uint64_t cp_permute(const cp_bijection *b, uint64_t i)
 {
-    if (b->n < 2)
-        return i;
+    if (b->n <= CP_TABLED)
+        return b->value[i];
     do {
         uint64_t low = i & b->low_mask, high = i >> b->low_bits;
         for (int round = 0; round < b->rounds; round++)
@@ -149,8 +159,8 @@ static inline uint64_t cp_permute(const cp_bijection *b, uint64_t i)
 
 static inline uint64_t cp_unpermute(const cp_bijection *b, uint64_t i)
 {
-    if (b->n < 2)
-        return i;
+    if (b->n <= CP_TABLED)
+        return b->position[i];
     i = cp_exchange(b, i);
     do {
         uint64_t low = i & b->low_mask, high = i >> b->low_bits;

@@ -9,7 +9,8 @@
  * outliers to the end. A small table has a shorter window: a window of most blocks would give the same order in every
  * epoch. Orders that deal many blocks at a time visit a mean of these sums over as many places, so a sum that stays on
  * one side weighs more than one that swings. Therefore a fraction of all past sums is added, as in a second-order
- * sigma-delta modulator. The remainder at the end is spread by passes in both directions, CP_PASSES in all.
+ * sigma-delta modulator. The remainder at the end is spread by passes in both directions, CP_PASSES in all. The last
+ * pass begins at a random block and takes it, so that every block is equally often the last of an epoch.
  *
  * Every number is an integer and every sum exact, so that all machines and hosts get the same order. */
 #pragma once
@@ -228,7 +229,7 @@ static inline int cp_choose(const cp_running_sum *b, const int16_t *vectors, int
     return best;
 }
 
-/* Reorder blocks so that the sum of their vectors deviates less from its share. */
+/* Reorder blocks after the first so that the sum of their vectors deviates less from its share. */
 static inline void cp_reorder(const int16_t *vectors, int64_t count, int32_t width, int64_t *order)
 {
     int64_t waiting[CP_WINDOW], since[CP_WINDOW], next = 0;
@@ -241,7 +242,8 @@ static inline void cp_reorder(const int16_t *vectors, int64_t count, int32_t wid
             waiting[waiting_count++] = order[next];
         }
         cp_running_sum_advance(&sheet, count, width);
-        int chosen = place - since[0] >= CP_MAX_WAIT ? 0 : cp_choose(&sheet, vectors, width, waiting, waiting_count);
+        int due = place == 0 || place - since[0] >= CP_MAX_WAIT;
+        int chosen = due ? 0 : cp_choose(&sheet, vectors, width, waiting, waiting_count);
         order[place] = waiting[chosen];
         for (int32_t d = 0; d < width; d++) {
             sheet.sum[d] += vectors[waiting[chosen] * width + d];
@@ -260,6 +262,13 @@ static inline void cp_reverse(int64_t *order, int64_t count)
         order[i] = order[j];
         order[j] = block;
     }
+}
+
+/* Begin before position `first` and go backwards, round the ends. */
+static inline void cp_rotate(int64_t *order, int64_t count, int64_t first)
+{
+    cp_reverse(order, first);
+    cp_reverse(order + first, count - first);
 }
 
 /* Write the block at each position into order[count]. `vectors` is [count][width], 1 to CP_TRAITS numbers each; count
@@ -283,6 +292,8 @@ static inline int cp_balance_vectors(const int16_t *vectors, int64_t count, int3
         for (int64_t i = 0; i < count; i++)
             order[i] = s.blocks[order[i]];
         for (int pass = 0; pass < CP_PASSES; pass++) {
+            if (pass == CP_PASSES - 1)
+                cp_rotate(order, count, (int64_t)cp_below(s.ties, (uint64_t)CP_MAX_BLOCKS + 1, (uint64_t)count));
             cp_reorder(vectors, count, width, order);
             cp_reverse(order, count);
         }

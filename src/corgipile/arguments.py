@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from corgipile.suggestions import did_you_mean
 
-__all__ = ["documented", "init_takes", "takes"]
+__all__ = ["descriptions", "documented", "init_takes", "takes"]
 
 ENTRY = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)  # of a docstring's section
 P = ParamSpec("P")
@@ -76,15 +76,21 @@ def _plain(kind: Any) -> Any:
     return getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
 
 
+def descriptions(arguments: type) -> dict[str, str]:
+    """Return the entries of "Attributes:" by name, from the docstrings of a class and of the classes it extends."""
+    found: dict[str, str] = {}
+    for base in reversed(arguments.__mro__):
+        section = inspect.cleandoc(base.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
+        found |= {entry[1]: entry[0] for entry in ENTRY.finditer(section)}
+    return found
+
+
 def documented(arguments: type) -> Callable[[type[S]], type[S]]:
     """Add the attributes of arguments, and of the classes they extend, to a class's docstring as its "Args:"."""
 
     def decorate(kind: type[S]) -> type[S]:
         if kind.__doc__ is not None:  # python -OO removes docstrings
-            found: dict[str, str] = {}
-            for base in reversed(arguments.__mro__):
-                section = inspect.cleandoc(base.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
-                found |= {entry[1]: entry[0] for entry in ENTRY.finditer(section)}
+            found = descriptions(arguments)
             described = "\n".join(found[name] for name in inspect.signature(arguments).parameters)
             head, mark, rest = re.split(r"(\n\n(?=Attributes:|Raises:))", inspect.cleandoc(kind.__doc__), maxsplit=1)
             kind.__doc__ = f"{head}\n\nArgs:\n{described}{mark}{rest}"

@@ -9,7 +9,7 @@ import pytest
 HERE = Path(__file__).parent
 KERNEL = HERE.parents[1] / "kernel"
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]
-PLANS = "3d8aab01b7c2bf03"  # of all plans as released: a seed keeps its meaning within an order's version
+PLANS = "311277de9f0e5d8d"  # of all plans as released: a seed keeps its meaning within an order's version
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 

@@ -218,7 +218,9 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("other", [cp.orders.described(cp.orders.FullShuffle()), {"name": "riffle"}, None, 3])
+@pytest.mark.parametrize(
+    "other", [cp.orders.described(cp.orders.FullShuffle()), {"name": "riffle", "version": 2}, None, 3]
+)
 def test_a_state_that_names_another_order_is_refused(other, whole):
     state = loader().state_dict()
     with pytest.raises(StateMismatch, match="another order"):

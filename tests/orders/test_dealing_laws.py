@@ -4,15 +4,28 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from corgipile.orders import Blocks, CorgiPile, FullShuffle, GlobalBatches, Key, Partial, Riffle, visited_rows
+import corgipile as cp
+from corgipile.orders import (
+    BlockOnly,
+    Blocks,
+    CorgiPile,
+    FullShuffle,
+    GlobalBatches,
+    Key,
+    Partial,
+    Riffle,
+    visited_rows,
+)
 from corgipile.orders.order import rows_of
 from corgipile.testing.statistics import chi_sigmas, mean_sigmas
 
 MAX_SIGMAS = 6.5  # exceeded by a correct order with a probability of 4e-11
 ROWS, BLOCK, PASSES, BINS = 605, 10, 128, 8
 MAX_TIMES = 16  # passes that repeat or leave out the same row: chance for a tenth of the rows is 2.1, above 16 < 1e-9
+MAX_DROPPED = 30  # passes that drop the same row: chance for 29 of 605 rows is 6.1, above 30 < 1e-9
 DEALT = [CorgiPile(), Riffle(), FullShuffle(), Partial(fraction=0.3)]
 
 
@@ -78,6 +91,52 @@ def test_repeated_and_left_out_rows_are_any(order):
 @pytest.mark.parametrize(("order", "law"), [(Padded(), "repeated rows"), (Truncated(), "left-out rows")])
 def test_a_fault_of_dealing_breaks_a_law(order, law):
     assert dealing_faults(order) == [law]
+
+
+def drop_faults(table, order, **settings):
+    """Return which laws of the rows that ``drop_last`` leaves out a loader breaks."""
+    ends, batch = [], 64
+    for seed in range(PASSES // 16):
+        order = replace(order, block=BLOCK, buffer=60)
+        with cp.Loader(table, batch_size=batch, order=order, drop_last=True, seed=seed, **settings) as loader:
+            for _ in range(16):
+                seen = np.concatenate([batch["row"] for batch in loader])
+                ends.append(np.setdiff1d(np.arange(ROWS), seen))
+    count = ROWS % batch
+    found = ["dropped rows"] if {len(one) for one in ends} != {count} else []
+    some = np.array([one[np.random.default_rng(at).integers(len(one))] for at, one in enumerate(ends)])
+    deviation = chi_sigmas(np.bincount(some * BINS // ROWS, minlength=BINS), PASSES / BINS)
+    times = np.bincount(np.concatenate(ends), minlength=ROWS)
+    found += ["places"] if deviation > MAX_SIGMAS or times.max() > MAX_DROPPED else []
+    again = np.array([len(np.intersect1d(*two)) for two in pairwise(ends)])
+    return found + (["epochs"] if abs(mean_sigmas(again, count * count / ROWS, 1.0)) > MAX_SIGMAS else [])
+
+
+@pytest.fixture(scope="module")
+def table():
+    return pa.table({"row": np.arange(ROWS), "x": np.random.default_rng(0).normal(size=ROWS)})
+
+
+@pytest.mark.parametrize(
+    "order",
+    [BlockOnly(), CorgiPile(), Riffle(), Riffle(balance="x"), Riffle(balance="content"), FullShuffle()],
+    ids=lambda order: f"{order.name} {getattr(order, 'balance', '')}",
+)
+def test_dropped_rows_are_any(table, order):
+    assert not drop_faults(table, order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameEnd(Riffle):
+    """Ends every epoch with the same blocks."""
+
+    def block_order(self, blocks, key):
+        drawn = np.random.default_rng(key.hash()).permutation(blocks.count)
+        return np.append(drawn[drawn >= 4], drawn[drawn < 4])
+
+
+def test_a_fault_of_dropped_rows_breaks_a_law(table):
+    assert drop_faults(table, SameEnd()) == ["places", "epochs"]
 
 
 def lane_faults(order, blocks):

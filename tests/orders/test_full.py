@@ -99,6 +99,6 @@ def test_states_of_other_permutations_are_refused():
     order = FullShuffle().fit(100, 8.0, None)
     old = {name: value for name, value in described(order).items() if name != "version"}
     assert restored(described(order)) == replace(order, row_bytes=0.0)
-    with pytest.raises(StateMismatch, match="version 1 of order full, this is version 2"):
+    with pytest.raises(StateMismatch, match="version 1 of order full, this is version 3"):
         restored(old)
     assert "finish the epoch with the corgipile that saved it" in str(instead(old, described(order)))

@@ -23,7 +23,7 @@ from corgipile.orders import (
     named,
     visited_rows,
 )
-from corgipile.testing import check_order, check_pass, check_seeds, check_slots, check_start, check_world
+from corgipile.testing import check_order, check_pass, check_seeds, check_slots, check_start, check_world, measure_order
 
 SHUFFLED = [
     BlockOnly(),
@@ -131,6 +131,13 @@ def test_slots_are_a_bound_and_reused_only_after_their_visit(case):
 @pytest.mark.parametrize("order", ORDERS, ids=names)
 def test_every_law_at_once(order):
     check_order(order, random=order.name != "no_shuffle")
+
+
+@pytest.mark.parametrize("order", [BlockOnly(), CorgiPile(), Riffle(), Riffle(balance="content")], ids=names)
+@pytest.mark.parametrize("blocks", [8, 16])
+def test_few_blocks_obey_the_laws(order, blocks):
+    broken = [law for law in measure_order(order, 4 * blocks, block=4, buffer=16) if not law.holds]
+    assert not broken
 
 
 @pytest.mark.parametrize("order", SHUFFLED, ids=names)

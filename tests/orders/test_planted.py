@@ -54,6 +54,26 @@ IN_KERNEL: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]], str]]
         ],
         "deviation of rows from uniform places in the buffer that they fill",
     ),
+    "even orders of blocks": (
+        ChangedCorgiPile,
+        [
+            ("permute.h", "n <= CP_TABLED) {", "n < 2) {"),
+            ("permute.h", "if (cp_random(swap, 0) >> 63)", "if (0)"),
+            ("permute.h", "b->n <= CP_TABLED)\n        return b->value[i]", "b->n < 2)\n        return i"),
+        ],
+        "orders of blocks from equally many odd ones",
+    ),
+    "neighbours that stay neighbours": (
+        ChangedCorgiPile,
+        [
+            (
+                "blocks.h",
+                "(int64_t)cp_permute(&plan->walk, (uint64_t)position)",
+                "(int64_t)(cp_permute(&plan->walk, 0) + (uint64_t)position) % s->blocks",
+            )
+        ],
+        "distances of two blocks from equally frequent ones",
+    ),
     "no jitter": (
         ChangedRiffle,
         [("clock.h", "return cp_random(c->key, (uint64_t)p >> 2);", "return 0;")],
@@ -88,6 +108,11 @@ IN_KERNEL: dict[str, tuple[Callable[..., Any], list[tuple[str, str, str]], str]]
         lambda **library: ChangedRiffle(balance="content", **library),
         [("seriate.h", "pass < CP_PASSES", "pass < 0")],
         "squared running sum of the sketch",
+    ),
+    "content that ends with the same blocks": (
+        lambda **library: ChangedRiffle(balance="content", **library),
+        [("seriate.h", "place == 0 || ", "")],
+        "deviation of the last block from equally frequent ones",
     ),
     "a window of half the rows": (
         ChangedWindow,

@@ -19,8 +19,9 @@ import corgipile as cp
 from corgipile.errors import BadArgument
 from corgipile.quality import Audit, audit, deff, prefix_discrepancy
 from corgipile.quality.codes import Classes
+from corgipile.quality.correlation import shared_again
 from corgipile.quality.faults import worker_faults
-from corgipile.quality.visits import VisitWatch, hash_of_all, mixed
+from corgipile.quality.visits import Sample, VisitWatch, hash_of_all, mixed
 from corgipile.verdicts import FAULTS
 
 
@@ -242,6 +243,25 @@ def test_lags_and_gaps_are_those_of_their_definitions():
     assert audit([(labels,)], key=0, epochs=1).epochs[0].spreads[0].gap is not None
     rare = audit([(np.array([1, 0, 0, 0, 0, 1, 0, 0]),)], key=0, epochs=1).epochs[0].spreads[0].gap
     assert (rare.kind, rare.rows, rare.gap) in [(1, 2, 4), (0, 6, 1)]
+
+
+def test_chance_of_neighbours_counts_neighbours():
+    rows = np.arange(4000)
+    pairs = Sample(rows, rows, rows, rows // 2)
+    assert shared_again(pairs, pairs) == (2000, 1.0, pytest.approx(2000 / 3999))
+
+
+def test_the_longest_gap_of_a_merged_rank_is_found():
+    one, other = Audit(key=0), Audit(key=0)
+    one.add((np.array(["a", "b"] * 500),))
+    other.add((np.array(["b"] * 10 + ["a", "b"] * 490 + ["b"] * 10 + ["c"]),))
+    other.add((np.array(["b"] * 999 + ["a"]),))  # none of class a for 1010 visits
+    one.add((np.array(["b", "a"] * 500),))
+    for watched in (one, other):
+        watched.end_epoch()
+    one.merge(other)
+    gap = one.report().epochs[0].spreads[0].gap
+    assert (gap.kind, gap.rows, gap.gap) == ("a", 491, 1011)
 
 
 def test_batches_of_any_form():

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,8 +13,9 @@ import public_bugs as bugs
 import pytest
 
 from corgipile import cli
+from corgipile.arguments import descriptions
 from corgipile.errors import BadArgument
-from corgipile.quality import Fault, LoaderAudit, audit_loader
+from corgipile.quality import AuditPlan, Fault, LoaderAudit, audit_loader
 from corgipile.quality.audited import AuditReport
 
 SUPPORT = Path(bugs.__file__).parent
@@ -174,3 +176,12 @@ def wait_for(process):
         if state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z":
             raise ProcessLookupError
         time.sleep(0.05)
+
+
+def test_each_option_has_the_help_of_its_attribute(capsys):
+    described = descriptions(AuditPlan)
+    assert set(described) == {field.name for field in fields(AuditPlan)}
+    assert cli.main(["audit", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Names of faults that are not reported." in shown
+    assert all(" ".join(entry.partition(": ")[2].split()).replace("`", "") in shown for entry in described.values())

@@ -44,7 +44,7 @@ static PyObject *permute(PyObject *Py_UNUSED(self), PyObject *args)
     if (n > (1ull << 63) || start > n || count > n - start)
         return PyErr_Format(PyExc_ValueError, "positions %llu to %llu must lie in [0, %llu)", start, start + count, n);
     Py_BEGIN_ALLOW_THREADS
-    cp_bijection b = cp_bijection_fair(n, key);
+    cp_bijection b = cp_bijection_make(n, key);
     for (uint64_t i = 0; i < count; i++)
         ((uint64_t *)out.at)[i] = cp_permute(&b, start + i);
     Py_END_ALLOW_THREADS
@@ -60,7 +60,7 @@ static PyObject *map_bijection(PyObject *args, uint64_t (*move)(const cp_bijecti
     if (!PyArg_ParseTuple(args, "KKO&", &n, &key, CP_HOLD(values)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    cp_bijection b = cp_bijection_fair(n, key);
+    cp_bijection b = cp_bijection_make(n, key);
     uint64_t *at = values.at;
     for (int64_t i = 0; i < values.count; i++)
         outside |= at[i] >= n;

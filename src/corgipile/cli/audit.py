@@ -7,44 +7,40 @@ import typer
 from corgipile.cli.console import command as guarded
 from corgipile.cli.console import show_json
 from corgipile.cli.flags import Json
-from corgipile.cli.options import Overwrite, number_or_text
+from corgipile.cli.options import Overwrite, number_or_text, with_help
 from corgipile.cli.pages import Html, check_page, command_text
 from corgipile.errors import BadArgument
 from corgipile.lazy import lazy
+from corgipile.quality import lives, loader_audit
 
 if TYPE_CHECKING:
     from corgipile.proof import audit as pages
-    from corgipile.quality import lives, loader_audit
 else:
     pages = lazy("corgipile.proof.audit")
-    lives, loader_audit = lazy("corgipile.quality.lives"), lazy("corgipile.quality.loader_audit")
-
-FIELD = "a column, an index in the batch, or module:function of the batch."
 
 
 @guarded
+@with_help(loader_audit.AuditPlan)
 def command(
     loader: Annotated[str, typer.Argument(help="Function that makes a loader: module:function.")],
     *,
-    id: Annotated[str, typer.Option("--id", help=f"Row numbers or names: {FIELD}")],  # noqa: A002 - as in `audit`
-    key: Annotated[str | None, typer.Option(help="Columns whose spread is measured, such as a label.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows of the table; by default derived from the ids.")] = None,
-    batches: Annotated[int | None, typer.Option(help="Batches per epoch at most, for endless loaders.")] = None,
-    world: Annotated[str | None, typer.Option(help="Numbers of ranks, such as 4,3.")] = None,
-    workers: Annotated[str | None, typer.Option(help="Numbers of workers per rank, such as 0,2.")] = None,
-    tp: Annotated[int, typer.Option(help="Ranks of a tensor-parallel group, which must get equal batches.")] = 1,
-    source: Annotated[str | None, typer.Option(help="Source of a row, as --id.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Weights of the sources, such as a=0.7,b=0.3.")] = None,
-    tokens: Annotated[
-        str | None, typer.Option(help="Columns with a row's and its document's number of tokens.")
-    ] = None,
-    max_deff: Annotated[float | None, typer.Option(help="Largest deff; 1 is a full shuffle.")] = None,
-    exactly_once: Annotated[bool, typer.Option("--exactly-once", help="Each row must come once per epoch.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="States must work at every world and workers.")] = False,
-    memory: Annotated[bool, typer.Option(help="Measure memory over six epochs.")] = True,
-    allow: Annotated[list[str] | None, typer.Option(help="A fault that is not reported, by name.")] = None,
-    start: Annotated[str, typer.Option(help="How processes start: fork or spawn.")] = "fork",
-    timeout: Annotated[float, typer.Option(help="Seconds that a process may take.")] = 300.0,
+    id: Annotated[str, typer.Option(metavar="FIELD")],  # noqa: A002 - as in `audit`
+    key: Annotated[str | None, typer.Option(metavar="FIELD,...")] = None,
+    rows: Annotated[int | None, typer.Option()] = None,
+    batches: Annotated[int | None, typer.Option()] = None,
+    world: Annotated[str | None, typer.Option(metavar="NUMBER,...")] = None,
+    workers: Annotated[str | None, typer.Option(metavar="NUMBER,...")] = None,
+    tp: Annotated[int, typer.Option()] = 1,
+    source: Annotated[str | None, typer.Option(metavar="FIELD")] = None,
+    weights: Annotated[str | None, typer.Option(metavar="SOURCE=WEIGHT,...")] = None,
+    tokens: Annotated[str | None, typer.Option(metavar="FIELD,FIELD")] = None,
+    max_deff: Annotated[float | None, typer.Option()] = None,
+    exactly_once: Annotated[bool, typer.Option("--exactly-once")] = False,
+    resume: Annotated[bool, typer.Option("--resume")] = False,
+    memory: Annotated[bool, typer.Option()] = True,
+    allow: Annotated[list[str] | None, typer.Option(metavar="FAULT")] = None,
+    start: Annotated[str, typer.Option()] = "fork",
+    timeout: Annotated[float, typer.Option()] = 300.0,
     junit: Annotated[str | None, typer.Option(help="Also write a JUnit file.")] = None,
     github: Annotated[bool, typer.Option("--github", help="Print annotations of GitHub Actions.")] = False,
     html: Html = None,

@@ -10,6 +10,7 @@ import typer
 
 import corgipile as cp
 from corgipile import orders
+from corgipile.arguments import descriptions
 from corgipile.cli.opening import names_of, source_of, split_parts, unquoted
 from corgipile.errors import BadArgument
 from corgipile.settings import BLOCK, Declared, TrainArguments, declared
@@ -40,6 +41,18 @@ def with_settings(arguments: type) -> Callable[[Command], Command]:
         signature = inspect.Signature([table, *settings, *own])
         function.__signature__ = signature  # type: ignore[attr-defined]
         function.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+        return function
+
+    return decorate
+
+
+def with_help(arguments: type) -> Callable[[Command], Command]:
+    """Take the help of a command's options from the attributes of a class."""
+
+    def decorate(function: Command) -> Command:
+        for name, entry in descriptions(arguments).items():
+            text = " ".join(entry.partition(": ")[2].split())
+            function.__annotations__[name].__metadata__[0].help = text.replace("`", "")
         return function
 
     return decorate

@@ -93,7 +93,7 @@ def described(order: Order) -> dict[str, Any]:
 
     Example:
         >>> described(CorgiPile(block=10, buffer="1%"))
-        {'name': 'corgipile', 'block': 10, 'buffer': '1%'}
+        {'name': 'corgipile', 'version': 2, 'block': 10, 'buffer': '1%'}
     """
     number = getattr(order, "version", None)
     version = {} if number is None else {"version": number}
@@ -113,7 +113,7 @@ def restored(description: dict[str, Any]) -> Order:
         StateMismatch: Another version of corgipile made it, whose order of this name visits rows differently.
 
     Example:
-        >>> restored({"name": "corgipile", "block": 10, "buffer": 60})
+        >>> restored({"name": "corgipile", "version": 2, "block": 10, "buffer": 60})
         CorgiPile(block=10, buffer=60, ahead=1)
     """
     batches = description["name"] == GlobalBatches.name  # not a name that users may give

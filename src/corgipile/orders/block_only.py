@@ -20,6 +20,7 @@ class BlockOnly(Planned):
 
     name: ClassVar[str] = "block_only"
     kind: ClassVar[str] = "block_only"
+    version: ClassVar[int] = 2  # version 1 drew most orders of blocks with one parity
 
     @property
     def shuffles_rows(self) -> bool:

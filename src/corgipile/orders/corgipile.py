@@ -23,3 +23,4 @@ class CorgiPile(Planned):
 
     name: ClassVar[str] = "corgipile"
     kind: ClassVar[str] = "corgipile"
+    version: ClassVar[int] = 2  # version 1 drew most orders of blocks with one parity

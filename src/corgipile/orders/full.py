@@ -42,7 +42,7 @@ class FullShuffle(Sized):
     """
 
     name: ClassVar[str] = "full"
-    version: ClassVar[int] = 2  # version 1 drew even permutations only
+    version: ClassVar[int] = 3  # versions 1 and 2 did not draw few units uniformly
     unit: Literal["row", "page", "block"] = "row"
     pages: int = PAGES
     row_bytes: float = 0.0

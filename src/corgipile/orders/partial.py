@@ -80,7 +80,7 @@ class Partial(Sized):
     """
 
     name: ClassVar[str] = "partial"
-    version: ClassVar[int] = 2  # version 1 left out the same rows in every epoch, and repeated first rows of units only
+    version: ClassVar[int] = 3  # versions 1 and 2 left out the same rows in every epoch, or exchanged other units
     within: Any = WITHIN
     fraction: float = 0.1
     unit: Size | None = None

@@ -68,9 +68,9 @@ class Riffle(Planned):
             raise BadArgument(f"balance must be the name of a column, got {self.balance!r}")
 
     @property
-    def version(self) -> int | None:
-        """Return the version of the balanced block order; version 1 was one fixed cycle for all epochs."""
-        return None if self.balance is None else 2
+    def version(self) -> int:
+        """Return the version: 1 drew orders of one parity or one cycle; 2, by content, ended with the same blocks."""
+        return 3 if self.balance == CONTENT else 2
 
     def shape(self) -> tuple[int, int, bool]:
         """Return the plan's buffer blocks, blocks per step, and whether blocks stay whole."""

@@ -29,21 +29,23 @@ class AuditPlan:
     """Runs and limits of a loader's audit.
 
     Attributes:
-        id: Field of a batch with row numbers or names: a column's name, an index, or a function of the batch.
-        key: Field whose spread over batches is measured, such as a label, or a list of fields.
-        source, weights: Field with the source of a row, and the declared weight of each source.
+        id: Field of a batch with row numbers or names: a column's name, an index, or a function of the batch
+            (``module:function`` on the command line).
+        key: Fields whose spread over batches is measured, such as a label.
+        source: Field with the source of a row.
+        weights: Declared weight of each source.
         tokens: Two fields: the tokens of a row, and those of its whole document.
-        rows: Rows of the table; None: derived from the ids.
+        rows: Rows of the table; by default derived from the ids.
         batches: Batches per epoch and rank at most, for endless loaders; then missing rows are no fault.
-        world: Numbers of ranks; None: 2 and 1 if the loader takes ``rank``, otherwise 1, times ``tp``.
-        workers: Numbers of workers per rank; None: 0 and 2 if the loader takes ``workers``, otherwise 0.
+        world: Numbers of ranks; by default 2 and 1 if the loader takes ``rank``, otherwise 1, times ``tp``.
+        workers: Numbers of workers per rank; by default 0 and 2 if the loader takes ``workers``, otherwise 0.
         tp: Ranks of one tensor-parallel group, which must get equal batches.
-        max_deff: Largest deff of a key or of the place in storage; None: no limit.
+        max_deff: Largest deff of a key or of the place in storage; 1 is a full shuffle, by default there is no limit.
         exactly_once: Each row must come exactly once per epoch, also if the run is stopped and resumed.
-        resume: States must work, at every world and number of workers; None: if the loader has states.
+        resume: States must work, at every world and number of workers; by default if the loader has states.
         memory: Measure memory over six epochs.
         allow: Names of faults that are not reported.
-        start: How processes start: "fork", or "spawn" for libraries that cannot be forked.
+        start: How processes start: fork, or spawn for libraries that cannot be forked.
         timeout: Seconds that a process may take.
     """
 

@@ -24,8 +24,9 @@ __all__ = ["Measured", "Passes", "laws"]
 MAX_SIGMAS = 7.0
 SEEDS, EPOCHS = 16, 16
 PAIRED = 3  # seeds and epochs whose batches are compared
-TINY_BLOCKS, TINY_PASSES = 4, 960  # blocks of the smallest table, and passes over it: 40 for each order of its blocks
+TINY_BLOCKS, TINY_PASSES = (2, 3, 4), 40  # blocks of the smallest tables; passes for each order of them
 BINS, KINDS, TRAITS = 10, 5, 6  # parts of an epoch; values of a sketch with ties; numbers of a content vector
+MIN_BALANCED = 40  # blocks of a table from which on the strength of their balance is measured
 MAX_NEIGHBOURS = 4  # repeated neighbours of balanced blocks, as a multiple of chance
 MAX_RELATED = 0.3  # correlation of the times at which two blocks deal their rows
 MIN_REACH, MAX_REACH = 0.9, 1.0  # rows by which a row moves ahead in a window, as a share of the buffer
@@ -136,13 +137,16 @@ def laws(order: Order, blocks: Blocks, buffer: int, batch: int, seed: int) -> It
         return
     if blocks.even > 1:
         yield from _rows_in_blocks(seen, ordered=not getattr(order, "shuffles_rows", True))
+    yield _ends_again(seen)
+    yield from _orders_of_blocks(order, blocks, seed)
     if not sketched:
         yield from _blocks_in_epochs(seen)
         yield from _tiny(order, seed)
         return
-    yield _drift(seen)
-    yield from _starts_and_ties(order, blocks, seed)
-    if order.sketch_column == "content":  # looking ahead, the order prefers some blocks at the ends of small tables
+    if blocks.count >= MIN_BALANCED:
+        yield _drift(seen)
+        yield from _starts_and_ties(order, blocks, seed)
+    if order.sketch_column == "content":  # looking ahead, the order prefers some blocks at the start of small tables
         seen = Passes.of(order, _sketched(order, Blocks(blocks.rows, even=1)), seed)
     yield from _blocks_in_epochs(seen)
 
@@ -169,7 +173,8 @@ def _repeated_batches(seen: Passes, batch: int) -> Iterator[Measured]:
 def _pairs(values: npt.NDArray[Any], lags: dict[str, int]) -> Iterator[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]]:
     """Yield pairs of values, [seeds, epochs, places, ...], by what differs; ``lags``: distances of compared places."""
     for name, lag in lags.items():
-        yield name, values[:, :, :-lag], values[:, :, lag:]
+        if lag < values.shape[2]:
+            yield name, values[:, :, :-lag], values[:, :, lag:]
     yield "epochs", values[:, :-1], values[:, 1:]
     yield "seeds", values[:-1], values[1:]
     yield "seeds and epochs", values[1:, :-1], values[:-1, 1:]
@@ -233,17 +238,47 @@ def _blocks_in_epochs(seen: Passes) -> Iterator[Measured]:
             yield Measured(law, float(again), -np.inf, MAX_NEIGHBOURS, "times chance", str(seen))
 
 
+def _ends_again(seen: Passes) -> Measured:
+    """Measure how many of the rows visited last, which ``drop_last`` leaves out, are visited last in the next epoch."""
+    buffer, rows = seen.last.shape[-1], seen.blocks.rows
+    last = seen.at >= rows - buffer
+    again = (last[:, 1:] & last[:, :-1]).sum(axis=-1)
+    sigmas = mean_sigmas(again, buffer * buffer / rows, 1.0)
+    return _sigmas(
+        "repetition of the rows visited last in the next epoch", sigmas, f"{buffer} rows, {seen}", -MAX_SIGMAS
+    )
+
+
+def _orders_of_blocks(order: Any, blocks: Blocks, seed: int) -> Iterator[Measured]:
+    """Measure orders of blocks alone, each of one row in a buffer of one: ends, pairs and parity."""
+    count, passes = blocks.count, SEEDS * EPOCHS
+    bare = replace(order, block=1, buffer=1).fit(count, 4000.0, None)
+    seen = Passes.of(bare, replace(blocks, rows=count, even=1), seed)
+    ranks = seen.block_ranks.reshape(passes, count)
+    for name, rank in (("last", count - 1), ("first", 0))[: 1 if order.sketch_column == "content" else 2]:
+        found = chi_sigmas(np.bincount(np.argmax(ranks == rank, axis=1), minlength=count), passes / count)
+        yield _sigmas(f"deviation of the {name} block from equally frequent ones", found, str(seen))
+    if blocks.sketch is None and count > 2:
+        for lag in {1, count // 2}:
+            distances = (ranks[:, lag:] - ranks[:, :-lag]) % count
+            counts = np.bincount(distances.reshape(-1), minlength=count)[1:]
+            law = "deviation of the distances of two blocks from equally frequent ones"
+            yield _sigmas(law, chi_sigmas(counts, counts.mean()), f"blocks that are {lag} apart, {seen}")
+        odd = mean_sigmas(np.array([np.triu(one[:, None] > one).sum() % 2 for one in ranks]), 0.5, 0.5)
+        yield _sigmas("deviation of orders of blocks from equally many odd ones", odd, str(seen), -MAX_SIGMAS)
+
+
 def _tiny(order: Any, seed: int) -> Iterator[Measured]:
     """Measure the frequency of each order of a few blocks."""
-    numbers = {blocks: at for at, blocks in enumerate(permutations(range(TINY_BLOCKS)))}
-    counts = np.zeros(len(numbers))
-    tiny = replace(order, block=1, buffer=TINY_BLOCKS).fit(TINY_BLOCKS, 4000.0, None)
-    for at in range(TINY_PASSES):
-        key = Key(seed + at // 30, at % 30)
-        rows = np.concatenate(list(visited_rows(tiny, Blocks(TINY_BLOCKS, even=1), key)))
-        counts[numbers[tuple(rows.tolist())]] += 1
-    deviation = chi_sigmas(counts, TINY_PASSES / len(numbers))
-    yield _sigmas("deviation from equally frequent orders of blocks", deviation, f"{TINY_BLOCKS} blocks of 1 row")
+    for count in TINY_BLOCKS:
+        numbers = {blocks: at for at, blocks in enumerate(permutations(range(count)))}
+        counts, passes = np.zeros(len(numbers)), TINY_PASSES * len(numbers)
+        tiny = replace(order, block=1, buffer=1).fit(count, 4000.0, None)
+        for at in range(passes):
+            rows = np.concatenate(list(visited_rows(tiny, Blocks(count, even=1), Key(seed + at // 30, at % 30))))
+            counts[numbers[tuple(rows.tolist())]] += 1
+        deviation = chi_sigmas(counts, TINY_PASSES)
+        yield _sigmas("deviation from equally frequent orders of blocks", deviation, f"{count} blocks of 1 row")
 
 
 def _windows(order: Order, seen: Passes) -> Iterator[Measured]:

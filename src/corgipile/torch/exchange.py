@@ -21,7 +21,7 @@ from corgipile.torch.peers import Peers
 
 __all__ = ["PartialExchange"]
 
-MAGIC, VERSION, HEADER = 0x636F726769, 2, 5  # HEADER: numbers before the checksums of a message
+MAGIC, VERSION, HEADER = 0x636F726769, 3, 5  # HEADER: numbers before the checksums of a message
 MAX_BYTES = 1 << 40  # bytes of one message at most
 SENT, RECEIVED = 3, 2  # buffers: one sent and two being read; one received and one being written
 NO_ROWS = torch.empty(0, dtype=torch.uint8)  # for a rank that gets no rows of a chunk
