@@ -13,6 +13,8 @@ __all__ = [
     "Fragment",
     "ModelCall",
     "Parameter",
+    "Path",
+    "Piece",
     "Predict",
     "Query",
     "RenameModel",
@@ -38,19 +40,43 @@ class ModelCall:
 
 
 @dataclass(frozen=True)
+class Path:
+    """A table's path in backticks: an optional project, a dataset and a table."""
+
+    parts: tuple[str, ...]
+
+    def written(self) -> str:
+        """Return the dataset as a schema and the table, quoted; the project is dropped.
+
+        Example:
+            >>> Path(("bigquery-public-data", "samples", "natality")).written()
+            '"samples"."natality"'
+        """
+        return ".".join('"' + part.replace('"', '""') + '"' for part in self.parts[-2:])
+
+
+Piece = str | Parameter | ModelCall | Path
+
+
+@dataclass(frozen=True)
 class Fragment:
-    """SQL for the engine, with placeholders for parameters and model calls."""
+    """SQL for the engine, with placeholders for parameters, model calls and paths."""
 
-    pieces: tuple[str | Parameter | ModelCall, ...]
+    pieces: tuple[Piece, ...]
 
-    def written(self, parameter: Callable[[Parameter], str], call: Callable[[ModelCall], str]) -> str:
-        """Return the SQL; two functions write the parameters and the calls.
+    def written(
+        self,
+        parameter: Callable[[Parameter], str],
+        call: Callable[[ModelCall], str],
+        path: Callable[[Path], str] = Path.written,
+    ) -> str:
+        """Return the SQL; functions write the parameters, calls and paths.
 
         Example:
             >>> Fragment(("SELECT ", Parameter(1), " + 1")).written(lambda one: f"${one.key}", str)
             'SELECT $1 + 1'
         """
-        makers: dict[type, Callable[[Any], str]] = {str: str, Parameter: parameter, ModelCall: call}
+        makers: dict[type, Callable[[Any], str]] = {str: str, Parameter: parameter, ModelCall: call, Path: path}
         return "".join(makers[type(piece)](piece) for piece in self.pieces)
 
 

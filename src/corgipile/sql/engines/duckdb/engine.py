@@ -1,6 +1,7 @@
 """DuckDB implementation of the engine interface."""
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from corgipile.lazy import lazy
@@ -9,6 +10,7 @@ from corgipile.sql.engines.duckdb.faults import translate_errors
 from corgipile.sql.engines.duckdb.files import with_files
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
+from corgipile.sql.engines.duckdb.paths import path_sql
 from corgipile.sql.engines.duckdb.prediction import check_persistent, pin_models, prediction_sql
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.engine import Progress, Result, Values
@@ -146,7 +148,7 @@ class DuckDB(Engine):
 
     def bound(self, values: Values, sql: Fragment = Fragment(())) -> BoundSql:  # noqa: B008 - it is immutable
         """Return a writer of SQL with these parameter values; `sql` is its beginning."""
-        return BoundSql(values, self._call, persistent=is_persistent(sql))
+        return BoundSql(values, self._call, persistent=is_persistent(sql), path=partial(path_sql, self.session))
 
     def _call(self, call: ModelCall, bound: BoundSql) -> str:
         return calls.call_sql(self, call, bound)

@@ -98,7 +98,7 @@ class ModelEvaluator(Evaluator):
     @cached_property
     def _rows(self) -> tuple[Table, str | None]:
         """The rows of the call, under the model's names of columns, and the weight column."""
-        source, session, bound = self.call.source, self._engine.session, BoundSql(self._bound.given, None)
+        source, session, bound = self.call.source, self._engine.session, BoundSql(self._bound.given, None, path=self._bound.path)
         assert source is not None  # noqa: S101 - the caller checks
         table = open_source(source)
         sql = "" if table is not None else select_text(session, source, bound).sql
