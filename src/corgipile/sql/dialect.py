@@ -20,12 +20,6 @@ def engine_tokens(tokens: Sequence[Token], text: str, dialect: str) -> list[Toke
     """Return a statement's tokens; of BigQuery's SQL with the engine's words, as strings what is in double quotes.
 
     A token whose text differs from the script's replaces it. Without names in backticks nothing changes.
-
-    Example:
-        >>> from corgipile.sql.tokens import tokenize
-        >>> script = 'SELECT RAND(), CAST("7" AS INT64) FROM `p`.d.t'
-        >>> [(one.kind, one.text) for one in engine_tokens(tokenize(script), script, "duckdb") if one.kind != "sign"][3:]
-        [('string', '7'), ('word', 'AS'), ('word', 'BIGINT'), ('word', 'FROM'), ('name', 'p.d.t')]
     """
     if not any(token.kind == "name" and text[token.start] == "`" for token in tokens):
         return list(tokens)
@@ -54,12 +48,13 @@ def _replace_words(done: list[Token]) -> None:
 
     Nothing else is replaced, so that columns may have these names.
     """
-    *_, first, second, third, last = [None] * 4 + done
-    if last.matches("(") and third is not None and third.kind == "word":
-        done[-2] = third._replace(text=FUNCTIONS.get(third.text.upper(), third.text))
-    elif last.matches(")") and third is not None and third.kind == "word" and second is not None and second.matches("AS"):
-        done[-2] = third._replace(text=TYPES.get(third.text.upper(), third.text))
-    elif last.matches("FROM") and first is not None and first.matches("EXTRACT") and third.matches("DAYOFWEEK"):
+    first, second, third, last = [*[Token("sign", "", 0, 0)] * 3, *done][-4:]
+    word = third.text.upper() if third.kind == "word" else ""
+    if last.matches("(") and word in FUNCTIONS:
+        done[-2] = third._replace(text=FUNCTIONS[word])
+    elif last.matches(")") and word in TYPES and second.matches("AS"):
+        done[-2] = third._replace(text=TYPES[word])
+    elif last.matches("FROM") and word == "DAYOFWEEK" and first.matches("EXTRACT"):
         done[-2:] = [third._replace(text="isodow"), last._replace(text="FROM INTERVAL '1' DAY +")]
 
 

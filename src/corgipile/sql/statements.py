@@ -18,6 +18,7 @@ __all__ = [
     "Predict",
     "Query",
     "RenameModel",
+    "SetModel",
     "ShowModels",
     "Source",
     "Statement",
@@ -39,20 +40,14 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Path:
-    """A table's path in backticks: an optional project, a dataset and a table."""
+class Path(tuple[str, ...]):
+    """The parts of a table's path in backticks: an optional project, a dataset and a table."""
 
-    parts: tuple[str, ...]
+    __slots__ = ()
 
     def written(self) -> str:
-        """Return the dataset as a schema and the table, quoted; the project is dropped.
-
-        Example:
-            >>> Path(("bigquery-public-data", "samples", "natality")).written()
-            '"samples"."natality"'
-        """
-        return ".".join('"' + part.replace('"', '""') + '"' for part in self.parts[-2:])
+        """Return dataset and table, quoted; the project is dropped."""
+        return ".".join('"' + part.replace('"', '""') + '"' for part in self[-2:])
 
 
 Piece = str | Parameter | ModelCall | Path
@@ -123,6 +118,8 @@ class Train(Statement):
     ``settings`` are those of `corgipile.train` by name, with the order's ``block``, ``buffer`` and ``balance``. A value
     may be a `Parameter`, also of ``features``, ``label`` and ``warm_start``, which `options.bind_settings` fills in.
     Without a ``name`` the model is not stored; ``usual_label``, in lower case, is the default of the label column.
+    ``options`` are those of ``CREATE MODEL`` that are no settings, by their names in BigQuery; ``bigquery`` among them:
+    whether the model type is BigQuery's, and so are the treatment of text and NULL and the shape of answers.
     """
 
     source: Source
@@ -135,6 +132,7 @@ class Train(Statement):
     replace: bool = True
     if_not_exists: bool = False
     warm_start: str | None = None
+    options: Mapping[str, Any] | None = None
 
     def label_of(self, columns: Sequence[str]) -> str:
         """Return the label column: the named one, the usual one, or the last of the rows."""
@@ -185,6 +183,15 @@ class RenameModel(Statement):
 
     name: str
     to: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetModel(Statement):
+    """``ALTER MODEL … SET OPTIONS``, or ``EXPORT MODEL`` to the file ``uri``."""
+
+    name: str
+    options: Mapping[str, Any]
     if_exists: bool = False
 
 
