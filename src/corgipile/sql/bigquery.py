@@ -193,8 +193,8 @@ class Options:
             given[fraction] = settings.pop("validation")
         elif method is not None and settings.pop("validation", None) is not None:
             self.notes.append(f"{fraction} has no effect when data_split_method is {method}")
-        if given.get("calculate_p_values") and not self.bigquery:
-            self.notes.append(f"p-values need rows: query ML.ADVANCED_WEIGHTS(MODEL {self.name}, TABLE ...)")
+        if given.get("calculate_p_values"):
+            self.notes.append(f"p-values of any rows: query ML.ADVANCED_WEIGHTS(MODEL {self.name}, TABLE ...)")
         return given
 
     def _read(self, option: str) -> None:
