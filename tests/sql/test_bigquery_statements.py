@@ -8,6 +8,7 @@ from corgipile.errors import CorgiPileError
 
 pytest.importorskip("duckdb")
 
+from corgipile.linear.model import unpack
 from corgipile.sql import connect
 
 TABLES = """
@@ -35,7 +36,11 @@ SESSIONS = """SELECT IF(totals.transactions IS NULL, 0, 1) AS label, IFNULL(devi
 BIRTHS = "SELECT weight_pounds, is_male, gestation_weeks, mother_age, CAST(mother_race AS STRING) AS mother_race FROM `bigquery-public-data.samples.natality`"
 PENGUINS = "SELECT * FROM `bigquery-public-data.ml_datasets.penguins` WHERE body_mass_g IS NOT NULL"
 MINE = "CREATE OR REPLACE MODEL `mydataset.mymodel` OPTIONS ({}) AS SELECT {} FROM `mydataset.mytable`"
-SAMPLE, CENSUS, PENGUIN = "MODEL `bqml_tutorial.sample_model`", "MODEL `census.census_model`", "MODEL `bqml_tutorial.penguins_model`"
+SAMPLE, CENSUS, PENGUIN = (
+    "MODEL `bqml_tutorial.sample_model`",
+    "MODEL `census.census_model`",
+    "MODEL `bqml_tutorial.penguins_model`",
+)
 INPUT = "(SELECT * FROM `census.input_data` WHERE dataframe = 'evaluation')"
 MODELS = {
     "sample": f"#standardSQL\nCREATE MODEL `bqml_tutorial.sample_model` OPTIONS(model_type='logistic_reg') AS {SESSIONS}",
@@ -149,3 +154,96 @@ def test_other_statements_are_refused_by_name(sql, trained, statement):
     trained("mine"), trained("census")
     with pytest.raises(CorgiPileError, match=REFUSED[statement]):
         sql.execute(statement)
+
+
+def rows_of(sql, statement):
+    return sql.execute(statement).arrow().to_pylist()
+
+
+def test_attributions_sum_to_predictions(sql, trained):
+    trained("penguins")
+    rows = rows_of(sql, f"SELECT * FROM ML.EXPLAIN_PREDICT({PENGUIN}, ({PENGUINS}), STRUCT(9 AS top_k_features))")
+    for row in rows:
+        parts = [one["attribution"] for one in row["top_feature_attributions"]]
+        assert [abs(part) for part in parts] == sorted(map(abs, parts), reverse=True)
+        assert row["baseline_prediction_value"] + sum(parts) == pytest.approx(row["prediction_value"])
+        assert row["predicted_body_mass_g"] == row["prediction_value"]
+    assert {one["feature"] for one in row["top_feature_attributions"]} == {
+        one["feature"] for one in rows_of(sql, f"SELECT * FROM ML.GLOBAL_EXPLAIN({PENGUIN})")
+    }
+
+
+def test_weights_of_categories_predict(sql, trained):
+    trained("census")
+    weights = {row["processed_input"]: row for row in rows_of(sql, f"SELECT * FROM ML.WEIGHTS({CENSUS})")}
+    for row in rows_of(sql, f"SELECT * FROM ML.PREDICT({CENSUS}, {INPUT})"):
+        score = weights["__INTERCEPT__"]["weight"]
+        for name, found in weights.items():
+            shares = {one["category"]: one["weight"] for one in found["category_weights"]}
+            if shares:
+                score += shares["NULL" if row[name] is None else row[name]]
+            elif name != "__INTERCEPT__":
+                score += found["weight"] * row[name]
+        first, second = row["predicted_income_bracket_probs"]
+        assert [first["label"], second["label"]] == [" <=50K", " >50K"]
+        assert first["prob"] == pytest.approx(1 / (1 + 2.718281828459045**score), abs=1e-5)
+
+
+def test_unlabelled_rows_are_left_out_and_null_is_the_mean(sql, trained):
+    notes = sql.execute(MODELS["penguins"].replace(" WHERE body_mass_g IS NOT NULL", "")).notes
+    assert any(note == "9 rows are left out: their label 'body_mass_g' is NULL" for note in notes)
+    info = {row["input"]: row for row in rows_of(sql, f"SELECT * FROM ML.FEATURE_INFO({PENGUIN})")}
+    assert (info["sex"]["category_count"], info["flipper_length_mm"]["null_count"]) == (2, 7)
+    mean = info["flipper_length_mm"]["mean"]
+    filled = f"SELECT * REPLACE ({{}} AS flipper_length_mm) FROM ({PENGUINS} LIMIT 9)"
+    predicted = [rows_of(sql, f"SELECT predicted_body_mass_g AS p FROM ML.PREDICT({PENGUIN}, ({filled.format(one)}))") for one in (mean, "NULL")]  # fmt: skip
+    assert [row["p"] for row in predicted[0]] == pytest.approx([row["p"] for row in predicted[1]])
+
+
+def test_split_columns_hold_out_rows(sql, trained):
+    trained("mine")
+    (last,) = rows_of(sql, "SELECT * FROM ML.TRAINING_INFO(MODEL `mydataset.mymodel`) ORDER BY iteration DESC LIMIT 1")
+    (found,) = rows_of(sql, "SELECT * FROM ML.EVALUATE(MODEL `mydataset.mymodel`)")
+    assert (last["rows"], found["rows"]) == (350, 150)  # the latest 30 % are held out
+    assert last["eval_loss"] == pytest.approx(found["loss"], rel=1e-6)
+    described = dict(sql.execute("DESCRIBE MODEL `mydataset.mymodel`").fetchall())
+    assert described["features"] == '["column1", "column2", "column3"]'
+
+
+def test_transformed_columns_are_computed_from_the_constants_of_training(sql, trained):
+    trained("transform")
+    rows = "SELECT f1, f2, f3, kind FROM `mydataset.mytable` WHERE f3 BETWEEN 100 AND 120"
+    found = sql.execute(f"SELECT predicted_label FROM ML.PREDICT(MODEL `mydataset.transformed`, ({rows}))").fetchall()
+    scaled = "(f2 - avg(f2) OVER ()) / stddev_pop(f2) OVER ()"
+    by_hand = f"SELECT f3, f1 || '_' || kind AS cross_f, 'bin_' || (1 + f3 // 150) AS buckets, {scaled} AS scaled FROM mydataset.mytable"
+    expected = f"SELECT predict('mydataset.transformed', cross_f, buckets, scaled) FROM ({by_hand}) WHERE f3 BETWEEN 100 AND 120"
+    assert found == sql.execute(expected).fetchall()
+    assert found == [row[-1:] for row in sql.execute(f"{rows} PREDICT BY `mydataset.transformed`").fetchall()]
+
+
+@pytest.mark.parametrize(
+    "item", ["(SELECT 1)", "[x FOR x IN (FROM mydataset.mytable)]", "f1 IN (TABLE mydataset.mytable)"]
+)
+def test_transform_contains_no_query(sql, item):
+    create = f"CREATE OR REPLACE MODEL bad TRANSFORM ({item} AS x, label) OPTIONS (model_type = 'linear_reg') AS SELECT f1, label FROM mydataset.mytable"
+    with pytest.raises(CorgiPileError, match="expressions without queries"):
+        sql.execute(create)
+
+
+def test_stored_expressions_are_checked_again(sql, trained):
+    trained("transform")
+    content, name = (
+        sql.execute("SELECT content FROM corgipile_models WHERE name = 'mydataset.transformed'").fetchone()[0],
+        "hostile",
+    )
+    model = unpack(content)
+    for expression in ("(SELECT 1)", "1), (SELECT 2", "f2) FROM mydataset.mytable WHERE (true"):
+        model.params["bigquery"]["transform"]["scaled"] = expression
+        sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
+        sql.execute(
+            "INSERT INTO corgipile_models SELECT ?, * EXCLUDE (name, content, version), uuid(), ? FROM corgipile_models LIMIT 1",
+            [name, model.pack()],
+        )
+        with pytest.raises(CorgiPileError, match="expressions without queries"):
+            sql.execute(f"SELECT * FROM ML.PREDICT(MODEL {name}, TABLE mydataset.mytable)").fetchall()
+    sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])

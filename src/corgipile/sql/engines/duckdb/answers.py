@@ -1,8 +1,6 @@
 """Answers in BigQuery's shapes for models of CREATE MODEL, and the attributions behind them."""
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +8,10 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.features.encoders import Categories
 from corgipile.linear.model import Model
+from corgipile.sizes import whole
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
-from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import class_call, function_call, match_columns
-from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.engines.duckdb.prediction import class_call, facts_of, function_call, scored_rows
 from corgipile.sql.engines.evaluation import INTERCEPT
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.engines.shared import check_new_columns
@@ -24,18 +21,10 @@ from corgipile.tables.databases import quoted
 if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
-FACTS = "bigquery"  # the parameter of a model of CREATE MODEL with the answers that training stored
 CATEGORY = pa.struct([("category", pa.string()), ("weight", pa.float64())])
 WEIGHTS = pa.schema(
     [("processed_input", pa.string()), ("weight", pa.float64()), ("category_weights", pa.list_(CATEGORY))]
 )
-TOP_FEATURES = 5  # attributions of a prediction, by default as in BigQuery
-HIDDEN = "corgipile_computed_"  # prefix of computed columns
-
-
-def facts_of(model: Model) -> dict[str, Any]:
-    """Return the answers stored with a model; empty unless CREATE MODEL trained it with BigQuery's model type."""
-    return dict(model.params.get(FACTS) or {})
 
 
 def inputs_of(model: Model) -> list[tuple[str, str | None]]:
@@ -60,46 +49,6 @@ def parts_of(model: Model) -> Model | None:
     return Model("softmax", coef, np.zeros(len(names), coef.dtype), np.arange(len(names)), params)
 
 
-class Scored(NamedTuple):
-    """SQL of rows with a model's columns, the names of these, what to show of the rows, and their own columns."""
-
-    sql: str
-    names: list[str]
-    shown: str
-    columns: list[str]
-
-
-def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
-    """Raise BadArgument unless each SQL is one expression without a query, which could read anything."""
-    rests = []
-    for name, sql in [("", "0"), *columns.items()]:
-        text = str(session.rows("SELECT json_serialize_sql($sql)", {"sql": f"SELECT ({sql}\n)"})[0][0])
-        node, *others = [one["node"] for one in json.loads(text).get("statements", [])] or [{"select_list": []}]
-        rests.append((len(node.pop("select_list")), node, others))
-        if rests[-1] != rests[0] or '"class":"SUBQUERY"' in text:
-            raise BadArgument(f"TRANSFORM must be expressions without queries, got {sql!r} for {name!r}")
-
-
-def computed_sql(session: Session, model: Model, wanted: list[str], rows: str, prefix: str = "") -> str | None:
-    """Return rows with columns of TRANSFORM, beside them if these have a prefix; None without TRANSFORM."""
-    if (transform := facts_of(model).get("transform")) is None:
-        return None
-    check_expressions(session, {name: transform[name] for name in wanted})
-    listed = [f"{transform[one]} AS {quoted(f'{prefix}{i}' if prefix else one)}" for i, one in enumerate(wanted)]
-    return f"SELECT {', '.join([*listed, *['*'] * bool(prefix)])} FROM ({rows}\n)"
-
-
-def scored_rows(engine: "DuckDB", stored: Stored, call: ModelCall, bound: BoundSql) -> Scored:
-    """Return the rows of a call with the columns that a model needs."""
-    assert call.source is not None  # noqa: S101 - the grammar requires it
-    rows = select_text(engine.session, call.source, bound).sql
-    columns, wanted = engine.session.schema(rows, bound.values).names, list(stored.model.columns)
-    if (sql := computed_sql(engine.session, stored.model, wanted, rows, HIDDEN)) is None:
-        return Scored(rows, match_columns(stored, columns), "*", columns)
-    hidden = [f"{HIDDEN}{i}" for i in range(len(wanted))]
-    return Scored(sql, hidden, f"* EXCLUDE ({', '.join(hidden)})", columns)
-
-
 def probabilities(model: Model, shares: str) -> str:
     """Return SQL of the probabilities; for a model of BigQuery's an array of structs with the classes."""
     if not facts_of(model):
@@ -116,12 +65,13 @@ def explanation_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: 
         raise BadArgument(
             f"ML.EXPLAIN_PREDICT needs a LINEAR_REG or binary LOGISTIC_REG of CREATE MODEL, not {stored.name!r}"
         )
-    scored, key = scored_rows(engine, stored, call, bound), engine.functions.pin(stored, engine.session)
+    means = {name: float(value) for name, value in means.items()}
+    scored, key = scored_rows(engine, stored, call.source, bound), engine.functions.pin(stored, engine.session)
     parts_key = engine.functions.pin(Stored(stored.name, f"{stored.version} parts", parts), engine.session)
     named = f"[{', '.join(map(literal, means))}], {list(means.values())!r}::DOUBLE[]"
     moved = f"list_zip({named}, {function_call('decision', parts_key, scored.names)}[:{len(means)}])"
     sized = f"list_transform({moved}, lambda x: (abs(x[3] - x[2]), x[1], x[3] - x[2]))"
-    top = f"list_reverse_sort({sized})[:{call.options.get('top_k_features', TOP_FEATURES)}]"
+    top = f"list_reverse_sort({sized})[:{whole(call.options.get('top_k_features', 5), 'top_k_features', 1)}]"
     attributions = f"list_transform({top}, lambda x: struct_pack(feature := x[2], attribution := x[3]))"
     probability = f"list_max({function_call('predict_proba', key, scored.names)})"
     added = {

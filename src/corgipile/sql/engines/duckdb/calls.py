@@ -8,18 +8,23 @@ from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
 from corgipile.sql.engines.duckdb.answers import (
-    FACTS,
     category_weights,
     explanation_query,
-    facts_of,
     probabilities,
-    scored_rows,
     training_info,
 )
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import cast_classes, class_call, function_call, model_key
+from corgipile.sql.engines.duckdb.prediction import (
+    FACTS,
+    cast_classes,
+    class_call,
+    facts_of,
+    function_call,
+    model_key,
+    scored_rows,
+)
 from corgipile.sql.engines.evaluation import EVALUATIONS, check_rows, need_one_label, threshold_of, weights
 from corgipile.sql.engines.results import epoch_row, property_rows
 from corgipile.sql.engines.shared import check_new_columns
@@ -53,7 +58,7 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
 
 
 def _prediction_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
-    model, scored, key = stored.model, scored_rows(engine, stored, call, bound), model_key(engine, stored, bound)
+    model, scored, key = stored.model, scored_rows(engine, stored, call.source, bound), model_key(engine, stored, bound)
     label, labels = f"predicted_{model.label_or()}", model.params.get("labels")
     if labels is not None:
         label = f"predicted_{'labels' if model.label is None else model.label}"

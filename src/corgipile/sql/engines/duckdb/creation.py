@@ -14,11 +14,12 @@ from corgipile.linear.model import Model
 from corgipile.linear.search import search
 from corgipile.losses import loss_of
 from corgipile.random import derive, randoms
-from corgipile.sql.engines.duckdb.answers import FACTS, check_expressions, inputs_of, parts_of
+from corgipile.sql.engines.duckdb.answers import inputs_of, parts_of
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
 from corgipile.sql.engines.duckdb.files import materialize, select_text
 from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.engines.duckdb.prediction import FACTS, check_expressions
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.engine import Progress, Values
 from corgipile.sql.engines.evaluation import EVALUATIONS
@@ -133,8 +134,8 @@ def _encoded(table: Table, given: Given, options: Mapping[str, Any]) -> Given:
 def _split(table: Table, given: Given, options: Mapping[str, Any], column: str | None) -> tuple[Table, Table, Given]:
     """Return rows to train on, rows to evaluate on, and settings that hold out the latter."""
     if column is not None:
-        held = _held_out(table, column, options)
-        train, test = mask_rows(table, RowMask.of(~held)), mask_rows(table, RowMask.of(held))
+        chosen = _held_out(table, column, options)
+        train, test = mask_rows(table, RowMask.of(~chosen)), mask_rows(table, RowMask.of(chosen))
         return train, test, {**given, "test": test}
     if options.get("data_split_method") == "AUTO_SPLIT" and len(table) >= ALL_TRAIN:
         given = {**given, "validation": min(HELD_OUT, MAX_HELD_OUT / len(table))}
@@ -152,13 +153,13 @@ def _held_out(table: Table, column: str, options: Mapping[str, Any]) -> Mask:
     parts = [batch.column(0) for _, batch in scan(table, [column])]
     if sequence:
         order = np.argsort(np.concatenate([part.to_numpy(zero_copy_only=False) for part in parts]), kind="stable")
-        held = np.zeros(len(order), bool)
-        held[order[len(order) - round(len(order) * options.get("data_split_eval_fraction", HELD_OUT)) :]] = True
+        chosen = np.zeros(len(order), bool)
+        chosen[order[len(order) - round(len(order) * options.get("data_split_eval_fraction", HELD_OUT)) :]] = True
     else:
-        held = np.concatenate([np.asarray(part.fill_null(True)) for part in parts])  # noqa: FBT003 - Arrow's name
-    if held.all() or not held.any():
+        chosen = np.concatenate([np.asarray(part.fill_null(True)) for part in parts])  # noqa: FBT003 - Arrow's name
+    if chosen.all() or not chosen.any():
         raise BadArgument(f"data_split_col {column!r} must leave rows for training and hold out some")
-    return held
+    return chosen
 
 
 def _tuned(table: Table, given: Given, options: Mapping[str, Any]) -> tuple[Given, list[Given] | None]:

@@ -13,11 +13,10 @@ from corgipile.linear.classes import codes_of
 from corgipile.linear.evaluation import figures_on, judge
 from corgipile.linear.groups import Groups
 from corgipile.linear.passes import Watch
-from corgipile.sql.engines.duckdb.answers import computed_sql, facts_of
 from corgipile.sql.engines.duckdb.binding import BoundSql
 from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import match_columns
+from corgipile.sql.engines.duckdb.prediction import computed_sql, facts_of, match_columns
 from corgipile.sql.engines.duckdb.rows import choose_columns, open_source, read_query
 from corgipile.sql.engines.evaluation import (
     PERCENT,
