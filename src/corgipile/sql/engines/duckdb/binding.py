@@ -13,6 +13,7 @@ __all__ = ["BoundSql", "is_persistent", "literal"]
 PERSISTENT_KINDS = ("VIEW", "MACRO", "FUNCTION")
 CREATE_PREFIXES = ("OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE")
 
+WritePath = Callable[[Path], str]
 Call = Callable[[ModelCall, "BoundSql"], str]
 
 
@@ -29,12 +30,7 @@ class BoundSql:
     """
 
     def __init__(
-        self,
-        values: Values,
-        call: "Call | None",
-        *,
-        persistent: bool = False,
-        path: Callable[[Path], str] = Path.written,
+        self, values: Values, call: "Call | None", *, persistent: bool = False, path: WritePath = Path.written
     ) -> None:
         self.given, self.values, self.persistent, self.path = values, dict[str, Any](), persistent, path
         self._call, self._names = call, dict[int | str, str]()

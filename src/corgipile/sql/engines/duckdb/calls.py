@@ -7,12 +7,7 @@ import pyarrow as pa
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
-from corgipile.sql.engines.duckdb.answers import (
-    category_weights,
-    explanation_query,
-    probabilities,
-    training_info,
-)
+from corgipile.sql.engines.duckdb import answers
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
 from corgipile.sql.engines.duckdb.models import Stored
@@ -43,7 +38,7 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     if call.function == "predict":
         return _prediction_query(engine, call, stored, bound)
     if call.function == "explain_predict":
-        return explanation_query(engine, call, stored, bound)
+        return answers.explanation_query(engine, call, stored, bound)
     if call.source is None and (known := facts_of(stored.model).get(call.function)) is not None:
         return engine.session.lend(pa.Table.from_pylist(known))
     check_rows(call)
@@ -52,9 +47,9 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     if call.function == "weights":
         standardize, table = call.options.get("standardize", False), None
         if standardize or facts_of(stored.model):
-            table = category_weights(stored.model, standardize=standardize)
+            table = answers.category_weights(stored.model, standardize=standardize)
         return engine.session.lend(_weights(stored.model) if table is None else table)
-    return engine.session.lend(training_info(stored.model))
+    return engine.session.lend(answers.training_info(stored.model))
 
 
 def _prediction_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
@@ -69,7 +64,7 @@ def _prediction_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: 
     answer = class_call(stored, key, scored.names)
     if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:
         answer = cast_classes(stored, _threshold_case(model, shares, threshold))
-    also = f", {probabilities(model, shares)} AS {quoted(label + '_probs')}" if model.loss.probability else ""
+    also = f", {answers.probabilities(model, shares)} AS {quoted(label + '_probs')}" if model.loss.probability else ""
     return f"(SELECT {answer} AS {quoted(label)}{also}, {scored.shown} FROM ({scored.sql}\n))"
 
 

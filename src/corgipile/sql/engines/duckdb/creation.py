@@ -42,13 +42,7 @@ ALL_TRAIN, MAX_HELD_OUT, HELD_OUT = 500, 10_000, 0.2  # rows, rows and share of 
 HPARAMS = {"l1": "l1_reg", "l2": "l2_reg", "learning_rate": "learn_rate"}
 DEFAULT_RANGES = {"l1": (0.0, 10.0), "l2": (0.0, 10.0)}  # of trials without candidates
 NOT_IN_TRIALS = ("test", "validation", "tolerance", "patience", "solver")
-INFO = {  # SQL of ML.FEATURE_INFO for a number
-    "min": "min({})::DOUBLE",
-    "max": "max({})::DOUBLE",
-    "mean": "avg({}::DOUBLE)",
-    "median": "median({}::DOUBLE)",
-    "stddev": "stddev_pop({}::DOUBLE)",
-}
+INFO = {"min": "min", "max": "max", "mean": "avg", "median": "median", "stddev": "stddev_pop"}  # of ML.FEATURE_INFO
 Given = dict[str, Any]
 Mask = npt.NDArray[np.bool_]
 _numbers = itertools.count(1)
@@ -173,20 +167,13 @@ def _tuned(table: Table, given: Given, options: Mapping[str, Any]) -> tuple[Give
     ]
     shared = {name: value for name, value in given.items() if name not in (*NOT_IN_TRIALS, *points[0])}
     found = search(table, points, refit=False, **shared)
-    metric = {"r2": "r2_score"}.get(found.metric, found.metric)
-    rows = [
-        {
-            "trial_id": place + 1,
-            "hyperparameters": {HPARAMS[name]: result[name] for name, _ in known},
-            "hparam_tuning_evaluation_metrics": {metric: result["score"]},
-            "training_loss": None,
-            "eval_loss": result["loss"],
-            "status": "SUCCEEDED" if math.isfinite(result["loss"]) else "FAILED",
-            "error_message": None if math.isfinite(result["loss"]) else "training diverged",
-            "is_optimal": place == 0,
-        }
-        for place, result in enumerate(found.results)
-    ]
+    metric, rows = {"r2": "r2_score"}.get(found.metric, found.metric), list[Given]()
+    for place, result in enumerate(found.results):
+        failed = math.isinf(result["loss"])
+        row = {"trial_id": place + 1, "hyperparameters": {HPARAMS[name]: result[name] for name, _ in known}}
+        row |= {"hparam_tuning_evaluation_metrics": {metric: result["score"]}, "training_loss": None}
+        row |= {"eval_loss": result["loss"], "status": "FAILED" if failed else "SUCCEEDED"}
+        rows.append({**row, "error_message": "training diverged" if failed else None, "is_optimal": place == 0})
     return {**given, **found.best}, rows
 
 
@@ -203,7 +190,7 @@ def _feature_info(engine: "DuckDB", table: Table) -> list[Given]:
     rows, found = engine.session.lend(materialize(table)), list[Given]()
     for one in table.schema:
         column, family = quoted(one.name), family_of(one.type)
-        listed = {name: sql.format(column) if family == "number" else "NULL" for name, sql in INFO.items()}
+        listed = {name: f"{sql}({column}::DOUBLE)" if family == "number" else "NULL" for name, sql in INFO.items()}
         listed["category_count"] = f"count(DISTINCT {column})" if family == "text" else "NULL"
         (row,) = engine.session.rows(f"SELECT {', '.join(listed.values())}, count(*) - count({column}) FROM {rows}")
         found.append({"input": one.name, **dict(zip([*listed, "null_count"], row, strict=True)), "dimension": None})
@@ -241,7 +228,7 @@ def _evaluations(engine: "DuckDB", statement: Train, model: Model, table: Table,
     found = {}
     for function, rows in functions.items():
         call, stored = ModelCall(function, str(statement.name), statement.source), Stored("", "", model)
-        evaluator = ModelEvaluator(engine, call, stored, BoundSql((), None), (rows, None))
+        evaluator = ModelEvaluator(engine, call, stored, BoundSql((), None), rows)
         found[function] = EVALUATIONS[function](evaluator).to_pylist()
     for row, (name, category) in zip(found.get("advanced_weights", []), inputs_of(model), strict=False):
         row |= {"processed_input": name, "category": category}

@@ -48,12 +48,7 @@ class ModelEvaluator(Evaluator):
     """Evaluates a model of DuckDB."""
 
     def __init__(
-        self,
-        engine: "DuckDB",
-        call: ModelCall,
-        stored: Stored,
-        bound: BoundSql,
-        rows: tuple[Table, str | None] | None = None,
+        self, engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql, rows: Table | None = None
     ) -> None:
         model = stored.model
         last = epoch_row(model.history[-1]) if model.history else {}
@@ -116,12 +111,9 @@ class ModelEvaluator(Evaluator):
     def _rows(self) -> tuple[Table, str | None]:
         """The rows of the call, under the model's names of columns, and the weight column."""
         if self._known is not None:
-            return self._known
-        source, session, bound = (
-            self.call.source,
-            self._engine.session,
-            BoundSql(self._bound.given, None, path=self._bound.path),
-        )
+            return self._known, None
+        source, session = self.call.source, self._engine.session
+        bound = BoundSql(self._bound.given, None, path=self._bound.path)
         assert source is not None  # noqa: S101 - the caller checks
         table = None if facts_of(self._model).get("transform") else open_source(source)
         sql = "" if table is not None else select_text(session, source, bound).sql
