@@ -257,3 +257,13 @@ def test_stored_expressions_are_checked_again(sql, trained):
         with pytest.raises(CorgiPileError, match="expressions without queries"):
             sql.execute(f"SELECT * FROM ML.PREDICT(MODEL {name}, TABLE mydataset.mytable)").fetchall()
     sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
+
+
+def test_views_store_no_explanations(sql, trained):
+    trained("penguins")
+    with pytest.raises(CorgiPileError, match="a view cannot store"):
+        sql.execute(f"CREATE VIEW `mydataset.why` AS SELECT * FROM ML.EXPLAIN_PREDICT({PENGUIN}, ({PENGUINS}))")
+    with pytest.raises(CorgiPileError, match="computes 'f1', which"):
+        sql.execute(
+            "CREATE MODEL bad TRANSFORM (*, f1 + 1 AS f1) OPTIONS (model_type = 'linear_reg') AS SELECT f1, label FROM mydataset.mytable"
+        )

@@ -47,6 +47,7 @@ WRONG = {
     "ALTER MODEL m ROLLBACK": ("DuckDB keeps one version", "ROLLBACK"),
     "CREATE MODEL m TRANSFORM (a + 1) OPTIONS () AS SELECT 1": ("needs AS and a name", "1) OPTIONS () AS SELECT 1"),
     "CREATE MODEL m TRANSFORM (ML.X(a) AS b) OPTIONS () AS SELECT 1": ("TRANSFORM supports ML.STANDARD", "X(a) AS b) OPTIONS () AS SELECT 1"),
+    "CREATE MODEL m TRANSFORM (a, b AS a) OPTIONS () AS SELECT 1": ("names 'a' twice", "a) OPTIONS () AS SELECT 1"),
     "CREATE MODEL m TRANSFORM (? AS b) OPTIONS () AS SELECT 1": ("takes no parameters", "? AS b) OPTIONS () AS SELECT 1"),
     "CREATE MODEL m OPTIONS (model_type = 'KMEANS') AS SELECT 1": ("'LOGISTIC_REG', 'LINEAR_REG'", "'KMEANS') AS SELECT 1"),
     "CREATE MODEL m OPTIONS (epochs = 1) AS SELECT 1": ("must set model_type", ") AS SELECT 1"),

@@ -48,7 +48,7 @@ def _replace_words(done: list[Token]) -> None:
 
     Nothing else is replaced, so that columns may have these names.
     """
-    first, second, third, last = [*[Token("sign", "", 0, 0)] * 3, *done][-4:]
+    first, second, third, last = [*[Token("sign", "", 0, 0)] * 3, *done[-4:]][-4:]
     word = third.text.upper() if third.kind == "word" else ""
     if last.matches("(") and word in FUNCTIONS:
         done[-2] = third._replace(text=FUNCTIONS[word])

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from corgipile.errors import BadArgument
 from corgipile.sql.reader import Reader
 
 __all__ = ["CONSTANT", "columns_of", "transform_of"]
@@ -39,7 +40,9 @@ def transform_of(reader: Reader) -> dict[str, str]:
         named = part.stop - part.at > 2 and part.tokens[part.stop - 2].matches("AS")
         if last.kind not in ("word", "name") or not (named or part.stop - part.at == 1):
             raise part.error("an expression of TRANSFORM needs AS and a name", part.stop - 1)
-        items[part.script.column(last)] = _sql(part.part(part.at, part.stop - 2 if named else part.stop))
+        if (name := part.script.column(last)) in items:
+            raise part.error(f"TRANSFORM names {name!r} twice", part.stop - 1)
+        items[name] = _sql(part.part(part.at, part.stop - 2 if named else part.stop))
     return items
 
 
@@ -91,10 +94,11 @@ def _function(part: Reader) -> tuple[str, int]:
 def columns_of(transform: Mapping[str, str], names: Sequence[str], constants: Mapping[str, str]) -> dict[str, str]:
     """Return the SQL of each column, in which constants replace aggregates, and all columns of the rows a star."""
     columns: dict[str, str] = {}
-    for name, sql in transform.items():
-        if name != ALL:
-            columns[name] = CONSTANT.sub(lambda found: constants[found[1]], sql).strip()
-            continue
-        excluded = {one.strip().strip('"`').lower() for one in sql.split(",")}
-        columns |= {one: '"' + one.replace('"', '""') + '"' for one in names if one.lower() not in excluded}
-    return columns
+    if ALL in transform:
+        excluded = {one.strip().strip('"').lower() for one in transform[ALL].split(",")}
+        columns = {one: '"' + one.replace('"', '""') + '"' for one in names if one.lower() not in excluded}
+    for name in transform.keys() - {ALL}:
+        if name in columns:
+            raise BadArgument(f"TRANSFORM computes {name!r}, which * includes too; write * EXCEPT ({name})")
+    computed = {name: CONSTANT.sub(lambda found: constants[found[1]], sql).strip() for name, sql in transform.items()}
+    return columns | {name: sql for name, sql in computed.items() if name != ALL}

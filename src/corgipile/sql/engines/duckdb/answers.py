@@ -15,6 +15,7 @@ from corgipile.sql.engines.duckdb.prediction import class_call, facts_of, functi
 from corgipile.sql.engines.evaluation import INTERCEPT
 from corgipile.sql.engines.results import EPOCHS, epoch_row
 from corgipile.sql.engines.shared import check_new_columns
+from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
 
@@ -65,6 +66,8 @@ def explanation_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: 
         raise BadArgument(
             f"ML.EXPLAIN_PREDICT needs a LINEAR_REG or binary LOGISTIC_REG of CREATE MODEL, not {stored.name!r}"
         )
+    if bound.persistent:
+        raise NotSupportedError("a view cannot store ML.EXPLAIN_PREDICT; use CREATE TABLE ... AS")
     means = {name: float(value) for name, value in means.items()}
     scored, key = scored_rows(engine, stored, call.source, bound), engine.functions.pin(stored, engine.session)
     parts_key = engine.functions.pin(Stored(stored.name, f"{stored.version} parts", parts), engine.session)
