@@ -178,9 +178,25 @@ def test_attributions_sum_to_predictions(sql, trained):
         assert [abs(part) for part in parts] == sorted(map(abs, parts), reverse=True)
         assert row["baseline_prediction_value"] + sum(parts) == pytest.approx(row["prediction_value"])
         assert row["predicted_body_mass_g"] == row["prediction_value"]
+    mean = sum(row["predicted_body_mass_g"] for row in rows) / len(rows)
+    assert mean == pytest.approx(row["baseline_prediction_value"], rel=1e-6)
     assert {one["feature"] for one in row["top_feature_attributions"]} == {
         one["feature"] for one in rows_of(sql, f"SELECT * FROM ML.GLOBAL_EXPLAIN({PENGUIN})")
     }
+
+
+def test_standardized_weights_are_of_numbers_alone(sql, trained):
+    trained("penguins")
+    plain, scaled = ({row["processed_input"]: row for row in rows_of(sql, f"SELECT * FROM ML.WEIGHTS({PENGUIN}{how})")} for how in ("", ", STRUCT(true AS standardize)"))  # fmt: skip
+    info = {row["input"]: row for row in rows_of(sql, f"SELECT * FROM ML.FEATURE_INFO({PENGUIN})")}
+    assert plain["sex"] == scaled["sex"]
+    for name in ("culmen_length_mm", "culmen_depth_mm"):
+        assert scaled[name]["weight"] == pytest.approx(plain[name]["weight"] * info[name]["stddev"], rel=1e-5)
+    moved = sum(
+        plain[name]["weight"] * info[name]["mean"]
+        for name in ("culmen_length_mm", "culmen_depth_mm", "flipper_length_mm")
+    )
+    assert scaled["__INTERCEPT__"]["weight"] == pytest.approx(plain["__INTERCEPT__"]["weight"] + moved, rel=1e-6)
 
 
 def test_weights_of_categories_predict(sql, trained):

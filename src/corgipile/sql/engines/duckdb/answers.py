@@ -8,6 +8,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument
 from corgipile.features.encoders import Categories
 from corgipile.linear.model import Model
+from corgipile.linear.scaling import Scaling
 from corgipile.sizes import whole
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.models import Stored
@@ -50,6 +51,17 @@ def parts_of(model: Model) -> Model | None:
     return Model("softmax", coef, np.zeros(len(names), coef.dtype), np.arange(len(names)), params)
 
 
+def means_of(model: Model) -> dict[str, float] | None:
+    """Return each column's part of the score of the mean row; None unless training standardised named columns."""
+    scaling, inputs = None if model.learnt is None else model.learnt.scaling, inputs_of(model)
+    if scaling is None or not inputs or model.outputs != 1:
+        return None
+    means = dict.fromkeys(model.features, 0.0)
+    for (name, _), weight, center in zip(inputs, model.coef[0].tolist(), scaling.center.tolist(), strict=True):
+        means[name] += weight * center
+    return means
+
+
 def probabilities(model: Model, shares: str) -> str:
     """Return SQL of the probabilities; for a model of BigQuery's an array of structs with the classes."""
     if not facts_of(model):
@@ -61,14 +73,13 @@ def probabilities(model: Model, shares: str) -> str:
 
 def explanation_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
     """Return the SQL of ``ML.EXPLAIN_PREDICT``."""
-    model, means, parts = stored.model, facts_of(stored.model).get("means"), parts_of(stored.model)
+    model, means, parts = stored.model, means_of(stored.model), parts_of(stored.model)
     if parts is None or means is None:
         raise BadArgument(
             f"ML.EXPLAIN_PREDICT needs a LINEAR_REG or binary LOGISTIC_REG of CREATE MODEL, not {stored.name!r}"
         )
     if bound.persistent:
         raise NotSupportedError("a view cannot store ML.EXPLAIN_PREDICT; use CREATE TABLE ... AS")
-    means = {name: float(value) for name, value in means.items()}
     scored, key = scored_rows(engine, stored, call.source, bound), engine.functions.pin(stored, engine.session)
     parts_key = engine.functions.pin(Stored(stored.name, f"{stored.version} parts", parts), engine.session)
     named = f"[{', '.join(map(literal, means))}], {list(means.values())!r}::DOUBLE[]"
@@ -92,18 +103,19 @@ def explanation_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: 
 
 def category_weights(model: Model, *, standardize: bool) -> pa.Table | None:
     """Return ``ML.WEIGHTS`` with the weights of categories in lists, or None for coefficients without names."""
-    inputs, facts, rows = inputs_of(model), facts_of(model), list[dict[str, Any]]()
-    if standardize and "means" not in facts:
+    inputs, rows = inputs_of(model), list[dict[str, Any]]()
+    scaling = Scaling.none(model.width) if model.learnt is None or not standardize else model.learnt.scaling
+    if scaling is None or (standardize and means_of(model) is None):
         raise BadArgument("standardize needs a LINEAR_REG or binary LOGISTIC_REG of CREATE MODEL")
     for coef, constant in zip(model.coef.tolist(), model.intercept.tolist(), strict=True):
-        found: dict[str, dict[str, Any]] = {}
-        for (name, category), weight in zip(inputs, coef, strict=False):
+        found, shift = dict[str, dict[str, Any]](), 0.0
+        parts = zip(inputs, coef, scaling.center.tolist(), scaling.scale.tolist(), strict=False)
+        for (name, category), weight, center, scale in parts:
             row = found.setdefault(name, {"processed_input": name, "category_weights": []})
             if category is None:
-                row["weight"] = float(np.copysign(facts["deviations"][name], weight)) if standardize else weight
+                row["weight"], shift = weight * scale, shift + weight * center
             else:
                 row["category_weights"].append({"category": category, "weight": weight})
-        shift = sum(facts["means"][name] for name, category in inputs if category is None) if standardize else 0
         rows += [*found.values(), {"processed_input": INTERCEPT, "weight": constant + shift, "category_weights": []}]
     table, several = pa.Table.from_pylist(rows, WEIGHTS), model.outputs > 1
     labels = [str(one) for one in model.classes.tolist() for _ in range(len(rows) // model.outputs)]

@@ -14,7 +14,7 @@ from corgipile.linear.model import Model
 from corgipile.linear.search import search
 from corgipile.losses import loss_of
 from corgipile.random import derive, randoms
-from corgipile.sql.engines.duckdb.answers import inputs_of, parts_of
+from corgipile.sql.engines.duckdb.answers import inputs_of, means_of, parts_of
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
 from corgipile.sql.engines.duckdb.files import materialize, select_text
@@ -65,7 +65,8 @@ def create_model(
     given, trials = _tuned(table, given, options)
     model = fit_model(table, given, past, progress, engine.session.check)
     if plain:
-        facts = {"transform": transform, "trial_info": trials, **_attributions(model, table, held_out, options)}
+        explained = _global_explain(model, held_out) if options.get("enable_global_explain") else None
+        facts = {"transform": transform, "trial_info": trials, "global_explain": explained}
         facts["feature_info"] = _feature_info(engine, select(table, list(model.features)))
         model.params[FACTS] = _plain(facts | _evaluations(engine, statement, model, table, held_out))
     return model, rows._replace(notes=notes)
@@ -180,9 +181,9 @@ def _tuned(table: Table, given: Given, options: Mapping[str, Any]) -> tuple[Give
 def _sample(values: list[float] | tuple[float, float], key: int) -> float:
     """Return a candidate, or a number of a range, at random."""
     share = float(randoms(key, 0, 1)[0]) / 2**64
-    return (
-        values[0] + share * (values[1] - values[0]) if isinstance(values, tuple) else values[int(share * len(values))]
-    )
+    if isinstance(values, list):
+        return values[int(share * len(values))]
+    return values[0] + share * (values[1] - values[0])
 
 
 def _feature_info(engine: "DuckDB", table: Table) -> list[Given]:
@@ -198,25 +199,15 @@ def _feature_info(engine: "DuckDB", table: Table) -> list[Given]:
     return found
 
 
-def _attributions(model: Model, table: Table, held_out: Table, options: Mapping[str, Any]) -> Given:
-    """Return mean and deviation of each column's part of scores, and on request the mean size of its attributions."""
-    explain, parts = options.get("enable_global_explain"), parts_of(model)
-    if parts is None:
-        if explain:
-            raise BadArgument("enable_global_explain needs numbers or two classes as labels, and features with names")
-        return {}
-    sums = sum(
-        np.stack([part, np.square(part)]).sum(axis=1, dtype=np.float64) for part in parts.stream(table, "decision")
-    )
-    means, squares = sums / len(table)
-    deviations = np.sqrt(np.maximum(0, squares - np.square(means)))
-    facts = {"means": dict(zip(model.features, means, strict=False))}
-    facts["deviations"] = dict(zip(model.features, deviations, strict=False))
-    if not explain:
-        return facts
-    sizes = sum(np.abs(part - means).sum(axis=0) for part in parts.stream(held_out, "decision")) / len(held_out)
-    ranked = sorted(zip(model.features, sizes, strict=False), key=lambda pair: -pair[1])
-    return {**facts, "global_explain": [{"feature": name, "attribution": size} for name, size in ranked]}
+def _global_explain(model: Model, held_out: Table) -> list[Given]:
+    """Return the rows of ``ML.GLOBAL_EXPLAIN``: the mean size of each column's attributions."""
+    parts, means = parts_of(model), means_of(model)
+    if parts is None or means is None:
+        raise BadArgument("enable_global_explain needs numbers or two classes as labels, and features with names")
+    center = [*means.values(), 0]
+    sizes = sum(np.abs(part - center).sum(axis=0) for part in parts.stream(held_out, "decision")) / len(held_out)
+    rows = [{"feature": name, "attribution": size} for name, size in zip(means, sizes, strict=False)]
+    return sorted(rows, key=lambda row: -row["attribution"])
 
 
 def _evaluations(engine: "DuckDB", statement: Train, model: Model, table: Table, held_out: Table) -> Given:

@@ -97,7 +97,7 @@ def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
 
 
 def computed_sql(session: Session, model: "Model", wanted: list[str], rows: str, prefix: str = "") -> str | None:
-    """Return rows with columns of TRANSFORM, beside them if these have a prefix; None without TRANSFORM."""
+    """Return rows with columns of TRANSFORM, in addition to their own if a prefix is given; None without TRANSFORM."""
     if (transform := facts_of(model).get("transform")) is None:
         return None
     check_expressions(session, {name: transform[name] for name in wanted})
