@@ -66,6 +66,18 @@ def test_categories_stand_for_themselves(values):
         assert len({(value, tuple(one)) for value, one in zip(values, hashed, strict=True)}) == len(set(values))
 
 
+def test_dummies_leave_out_the_first_category():
+    rows = open_table(pa.table({"k": ["b", "a", None, "c"], "y": [0, 1, 0, 1]}))
+    (encoder,) = fit_encoding(rows, ["k"], "y", encode="dummy", missing="mean").features
+    assert encoder.encode(pa.array(["a", "b", None, "new"]), row).to_pylist() == [
+        [0, 0, 0],
+        [1, 0, 0],
+        [0, 0, 1],
+        [0, 0, 0],
+    ]
+    assert encoder.names == ["k=b", "k=c", "k missing"]
+
+
 def test_hashes_are_the_same_everywhere():
     made = Categories("city", "hash", (), 8).encode(pa.array(["Rome", "Oslo", "Bern"]), row).to_pylist()
     assert [one.index(1.0) for one in made] == [0, 1, 7]
@@ -122,8 +134,8 @@ def test_an_encoding_survives_json_and_serves_other_tables():
             BadArgument,
             "encode must name features, age, got 'city'",
         ),
-        ({"encode": "binary"}, BadArgument, "encode must be 'onehot'"),
-        ({"encode": "onehot:3"}, BadArgument, "encode must be 'onehot'"),
+        ({"encode": "binary"}, BadArgument, "encode must be onehot"),
+        ({"encode": "onehot:3"}, BadArgument, "encode must be onehot"),
         ({"encode": 3}, BadArgument, "encode must be one of"),
         ({"missing": "median"}, BadArgument, 'missing must be "error"'),
         ({"missing": "skip"}, BadArgument, r"to leave such rows out use .* table\.filter\(.*\)$"),

@@ -86,6 +86,13 @@ def test_the_history_is_by_weight_and_the_column_is_no_feature(rows):
     assert numbers.measure(rows, weight="weight")["r2"] == pytest.approx(r2)
 
 
+def test_rows_are_evaluated_by_the_weight_of_a_feature(rows):
+    plain, filled = cp.train(rows), cp.train(rows, missing=0)  # the features of the second are encoded
+    found = [model.measure(rows, weight="weight")["accuracy"] for model in (plain, filled)]
+    right, weight = plain.predict(rows) == rows["label"].to_numpy(), rows["weight"].to_numpy()
+    assert found == pytest.approx([(weight * right).sum() / weight.sum()] * 2)
+
+
 @pytest.mark.parametrize("kind", [pa.decimal128(9, 2), pa.decimal256(50, 1), pa.dictionary(pa.int8(), pa.float64())])
 def test_decimals_and_numbers_in_dictionaries_are_weights(rows, kind, tmp_path):
     exact = pa.array([Decimal(one.as_py()) for one in rows["weight"]], kind if pa.types.is_decimal(kind) else None)

@@ -34,6 +34,8 @@ def test_create_model_has_the_options_of_bigquery():
     [
         ("early_stop = true", {"tolerance": 0.01}),
         ("early_stop = false", {}),
+        ("friendly_name = 'm', learn_rate_strategy = 'LINE_SEARCH', ls_init_learn_rate = 1, model_registry = 'x'", {}),
+        ("category_encoding_method = 'DUMMY_ENCODING'", {"encode": "dummy"}),
         ("early_stop = false, min_rel_progress = 0.5", {}),
         ("min_rel_progress = 0.5", {"tolerance": 0.5}),
         ("data_split_method = 'random'", {"validation": 0.2}),
@@ -56,9 +58,9 @@ def test_options_together(options, settings):
 @pytest.mark.parametrize(
     "option",
     [
-        "optimize_strategy = 'NORMAL_EQUATION'", "friendly_name = 'm'", "learn_rate_strategy = 'LINE_SEARCH'", "ls_init_learn_rate = 1",
-        "calculate_p_values = 2", "auto_class_weights = 'x'", "class_weights = ['a']", "class_weights = [STRUCT('a', 'b')]", "num_trials = 5",
-        "data_split_method = 'SEQ'", "data_split_method = 'CUSTOM'", "data_split_col = 'x'", "hparam_tuning_algorithm = 'x'",
+        "learn_rate_strategy = 'x'", "num_trials = 0", "l1_reg = HPARAM_RANGE(3, 1)", "max_iterations = HPARAM_CANDIDATES([1])",
+        "calculate_p_values = 2", "auto_class_weights = 'x'", "class_weights = ['a']", "class_weights = [STRUCT('a', 'b')]", "num_trials = 'x'",
+        "data_split_method = 'SEQ'", "data_split_method = 'CUSTOM'", "data_split_col = 'x'", "l2_reg = HPARAM_CANDIDATES([1])", "optimize_strategy = 'x'",
         "category_encoding_method = 'TARGET_ENCODING'", "early_stop = 3", "min_rel_progress = 'x'", "model_type = ?",
         "input_label_cols = []", "input_label_cols = 3", "learn_rat = 1", "warm_start = 3", "save = 'x'",
     ],
@@ -66,7 +68,7 @@ def test_options_together(options, settings):
 def test_options_that_would_change_the_model_are_errors(option):
     name = option.split(" ")[0]
     message, _ = error(f"CREATE MODEL m OPTIONS (model_type = 'logistic_reg', {option}) AS SELECT 1, 2")
-    assert any(word in message for word in (name, "model_type", "a column name"))
+    assert any(word in message for word in (name, "model_type", "a column name", "num_trials"))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The statements of docs/sql.md run unchanged on the engine of their section."""
+"""The statements of docs/sql.md and docs/bigquery.md run unchanged on the engine of their section."""
 
 import pytest
 from documents import ROOT, blocks
@@ -32,6 +32,11 @@ def test_statements_on_files(tmp_path, monkeypatch):
         assert connection.execute("SELECT count(*) FROM corgipile_models WHERE name = 'kept'").fetchone() == (1,)
         (accuracy,) = connection.execute("SELECT avg((prediction = late)::int) FROM guesses").fetchone()
         assert accuracy > 0.7
+
+
+def test_statements_of_bigquery():
+    with connect() as connection:
+        assert run(connection, blocks("docs/bigquery.md", "sql")) == 4
 
 
 def test_statements_on_a_server(server):

@@ -41,6 +41,7 @@ Features = str | Sequence[str] | Callable[[pa.Schema], Sequence[str]] | Encoding
 Encode = str | Mapping[str, str] | None
 Missing = str | float
 BUCKETS = 256
+DUMMY = "dummy"  # one-hot without the first category
 MAX_ONEHOT, MAX_VALUES = 1000, 1 << 20
 
 
@@ -63,9 +64,10 @@ def fit_encoding(
             schema that returns names; the name of one list column; an encoding, which is used as it is; None:
             ``features`` if it is a list column, else every numeric column.
         label: The label column. Text, also in dictionaries, becomes the places of its classes.
-        encode: The encoding of columns that are not numbers, or of named columns: ``"onehot"``, ``"ordinal"`` (one
-            number, in the order of the text or of an ordered dictionary) or ``"hash"``, ``"hash:1024"`` (that many
-            numbers); one for all columns that are not numbers, or a dictionary by name.
+        encode: The encoding of columns that are not numbers, or of named columns: ``"onehot"``, ``"dummy"`` (without
+            the first category), ``"ordinal"`` (one number, in the order of the text or of an ordered dictionary) or
+            ``"hash"``, ``"hash:1024"`` (that many numbers); one for all columns that are not numbers, or a dictionary
+            by name.
         missing: The replacement of null and NaN in features: ``"error"`` (raise where one occurs), ``"mean"`` (of the
             column), or a number. Null is then a category of its own, or an unseen one if the table has no null.
         classes: The label classes, in code order; None: read from a text label.
@@ -227,7 +229,7 @@ def check_encode(encode: Any) -> None:
         >>> check_encode("one_hot")
         Traceback (most recent call last):
         ...
-        corgipile.errors.BadArgument: encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, got 'one_hot'
+        corgipile.errors.BadArgument: encode must be onehot, dummy, ordinal, hash or hash: and a number, got 'one_hot'
     """
     for way in encode.values() if isinstance(encode, Mapping) else [encode]:
         _checked_way(way)
@@ -235,8 +237,8 @@ def check_encode(encode: Any) -> None:
 
 def _checked_way(way: Any) -> str:
     head, _, buckets = str(way).partition(":")
-    if head not in WAYS or (buckets and (head != "hash" or not buckets.isdecimal() or int(buckets) < 1)):
-        raise BadArgument(f"encode must be 'onehot', 'ordinal', 'hash' or 'hash:' and a number, got {way!r}")
+    if head not in (*WAYS, DUMMY) or (buckets and (head != "hash" or not buckets.isdecimal() or int(buckets) < 1)):
+        raise BadArgument(f"encode must be onehot, dummy, ordinal, hash or hash: and a number, got {way!r}")
     return f"hash:{whole(int(buckets or BUCKETS), 'buckets of encode', 1, 1 << 20)}" if head == "hash" else head
 
 
@@ -278,7 +280,7 @@ class _Survey:
         if pa.types.is_dictionary(column.type) and column.type.ordered:
             self._add_values(as_text(column.dictionary))
         self._add_values(pc.unique(as_text(column)))
-        max_values = MAX_ONEHOT if self.way == "onehot" else MAX_VALUES
+        max_values = MAX_ONEHOT if self.way in ("onehot", DUMMY) else MAX_VALUES
         if len(self.values) > max_values:
             raise BadArgument(
                 f"column {name!r} has more than {max_values} different values, too many for {self.way!r}: "
@@ -306,6 +308,8 @@ class _Survey:
         if not self.values:
             raise BadValue(f"column {name!r} has no values that could be categories")
         kept = self.sorted(keep_null=missing != "error")
+        if self.way == DUMMY:
+            return Categories(name, "onehot", kept[1:] or kept, 0, family, unknown=True)
         return Categories(name, self.way, kept, 0, family, unknown=missing != "error" and None not in kept)
 
     def sorted(self, *, keep_null: bool) -> tuple[str | None, ...]:

@@ -90,7 +90,8 @@ def columns_of(
         raise BadArgument(f"columns must be a list of names, at least one, got {columns!r}")
     pack = pack or {}
     names = list(columns) if columns is not None else list(table.schema.names)
-    sources = [source for name in names for source in pack.get(name, (name,))]
+    # A weight may also be a feature.
+    sources = list(dict.fromkeys(source for name in names for source in pack.get(name, (name,))))
     check_columns(table.schema, sources)
     fields, varlen = fields_of(table.schema, names, casts or {}, pack, widths or {})
     fixed = {source for field in fields for source in field.sources}

@@ -13,19 +13,24 @@ __all__ = ["model_call", "model_name"]
 # For each function: whether rows are required (None: optional), and its options with their types.
 FUNCTIONS: dict[str, tuple[bool | None, dict[str, type]]] = {
     "predict": (True, {"threshold": float}),
+    "explain_predict": (True, {"top_k_features": int, "threshold": float}),
     "evaluate": (None, {"threshold": float, "weight": str}),
-    "confusion_matrix": (True, {"threshold": float, "weight": str}),
-    "roc_curve": (True, {"weight": str}),
+    "confusion_matrix": (None, {"threshold": float, "weight": str}),
+    "roc_curve": (None, {"weight": str}),
     "calibration": (True, {"bins": int, "weight": str}),
-    "advanced_weights": (True, {"weight": str}),
-    "weights": (False, {}),
+    "advanced_weights": (None, {"weight": str}),
+    "weights": (False, {"standardize": bool}),
     "training_info": (False, {}),
+    "global_explain": (False, {}),
+    "feature_info": (False, {}),
+    "trial_info": (False, {}),
 }
 MAX_THRESHOLDS = 10_000  # that GENERATE_ARRAY may produce
 KINDS: dict[type, tuple[Any, str]] = {
     str: (str, "text"),
     int: (int, "a whole number"),
     float: ((int, float), "a number"),
+    bool: (bool, "TRUE or FALSE"),
 }
 
 
@@ -63,7 +68,7 @@ def model_call(reader: Reader) -> tuple[ModelCall, int] | None:
         options = _thresholds(inside) if function == "roc_curve" and not inside.next_is("STRUCT") else {}
         if not options or inside.accept(","):
             options |= _options(inside, function, known)
-    if source is None and options:
+    if source is None and rows is not False and options:
         what = next(iter(options))
         raise inside.error(f"a {what} needs rows: put TABLE name or (SELECT …) before it", begin)
     inside.end(f") after the arguments of ML.{function.upper()}")
@@ -106,7 +111,7 @@ def _options(inside: Reader, function: str, known: dict[str, type]) -> dict[str,
             names = f"it has {', '.join(known)}" if known else "it has none"
             raise inside.error(f"ML.{function.upper()} has no option {name}; {names}", inside.at - 1)
         right, what = KINDS[known[name]]
-        if isinstance(given, bool) or not isinstance(given, right):
+        if isinstance(given, bool) != (right is bool) or not isinstance(given, right):
             raise inside.error(f"{name} must be {what}, got {given!r}", begin)
         options[name] = known[name](given)
         if not inside.next_is(")"):

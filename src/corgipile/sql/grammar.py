@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from corgipile.errors import BadArgument
 from corgipile.lazy import lazy
 from corgipile.sql.calls import model_call, model_name
+from corgipile.sql.dialect import engine_tokens
 from corgipile.sql.reader import Reader, Script
 from corgipile.sql.sources import source_of
 from corgipile.sql.statements import Explain, Fragment, Predict, Query, Statement, Train
@@ -51,7 +52,8 @@ def parse(script: str, dialect: str = "duckdb") -> list[Statement]:
     if dialect not in DIALECTS:
         raise BadArgument(f"dialect must be one of {', '.join(DIALECTS)}, got {dialect!r}")
     text = Script(script, DIALECTS[dialect], call=model_call)
-    return [_statement(Reader(text, tokens)) for tokens in statements(script)]
+    read = (engine_tokens(tokens, script, text.dialect) for tokens in statements(script))
+    return [_statement(Reader(text, tokens)) for tokens in read]
 
 
 def _statement(reader: Reader) -> Statement:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from corgipile.errors import BadStatement
-from corgipile.sql.statements import Fragment, ModelCall, Parameter
+from corgipile.sql.dialect import is_path
+from corgipile.sql.statements import Fragment, ModelCall, Parameter, Path, Piece
 from corgipile.sql.tokens import CLOSING, RESERVED, Token, syntax_error
 from corgipile.suggestions import did_you_mean
 
 __all__ = ["Reader", "Script"]
 
+DOUBLE, SINGLE = '"', "'"
 MAX_CALL_DEPTH = 32  # of model calls inside model calls
 ORDINARY = frozenset("=<>!+-*/%|,:")  # signs after which an adjacent question mark is a parameter
 Call = Callable[["Reader"], "tuple[ModelCall, int] | None"]
@@ -159,7 +161,7 @@ class Reader:
         if self.at >= self.stop:
             return Fragment(())
         text, done, i = self.script.text, self.tokens[self.at].start, self.at
-        pieces: list[str | Parameter | ModelCall] = []
+        pieces: list[Piece] = []
         brackets: list[bool] = []
         while i < self.stop:
             piece, stop = self._special(i, brackets)
@@ -170,8 +172,8 @@ class Reader:
         pieces.append(text[done : self.tokens[self.stop - 1].stop])
         return Fragment(tuple(piece for piece in pieces if piece != ""))
 
-    def _special(self, i: int, brackets: list[bool]) -> tuple[Parameter | ModelCall | None, int]:
-        """Return the parameter or call that begins at a token, and the next token; track subscript brackets."""
+    def _special(self, i: int, brackets: list[bool]) -> tuple[Piece | None, int]:
+        """Return what replaces the token, and the next token; track subscript brackets."""
         token, before = self.tokens[i], self.tokens[i - 1] if i > self.at else None
         if token.kind == "sign" and token.text in CLOSING:
             brackets.append(token.text == "[" and before is not None and _is_operand(before))
@@ -180,9 +182,21 @@ class Reader:
         elif token.kind in ("place", "sign"):
             after = self.tokens[i + 1] if i + 1 < self.stop else None
             parameter = self.script.parameter(token, before, after, subscript=bool(brackets and brackets[-1]))
-            return parameter, i + 1 + (parameter is not None and token.text == ":")
+            if parameter is not None:
+                return parameter, i + 1 + (token.text == ":")
         elif token.matches("ML"):
             if token.start not in self.script.calls:
                 self.script.calls[token.start] = self.script.call(self.part(i, self.stop))
             return self.script.calls[token.start] or (None, i + 1)
-        return None, i + 1
+        return self._translated(token), i + 1
+
+    def _translated(self, token: Token) -> Piece | None:
+        """Return a token as the engine writes it, or None if it is written as in the script."""
+        text, start = self.script.text, token.start
+        if is_path(token, text):
+            return Path(tuple(token.text.split(".")))
+        if token.kind == "name" and text[start] == "`":
+            return f"{DOUBLE}{token.text.replace(DOUBLE, DOUBLE * 2)}{DOUBLE}"
+        if token.kind == "string" and text[start] == DOUBLE:
+            return f"'{token.text.replace(SINGLE, SINGLE * 2)}'"
+        return token.text if token.kind in ("word", "sign") and text[start : token.stop] != token.text else None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from corgipile.sql.dialect import is_path
 from corgipile.sql.reader import Reader
 from corgipile.sql.statements import Fragment, Source
 from corgipile.sql.tokens import RESERVED, Token
@@ -106,7 +107,9 @@ def _from(part: Reader) -> _Named:
         return _NOTHING
     if begin.kind == "string":
         return _Named(file=begin.text, alias=alias, bare=bare)
-    return _Named(tuple(part.script.column(name) for name in names), alias=alias, bare=bare)
+    path = is_path(begin, part.script.text)
+    parts = begin.text.split(".")[-2:] if path else [part.script.column(name) for name in names]
+    return _Named(tuple(parts), alias=alias, bare=bare)
 
 
 def _alias(part: Reader) -> str | None:

@@ -13,9 +13,12 @@ __all__ = [
     "Fragment",
     "ModelCall",
     "Parameter",
+    "Path",
+    "Piece",
     "Predict",
     "Query",
     "RenameModel",
+    "SetModel",
     "ShowModels",
     "Source",
     "Statement",
@@ -37,20 +40,38 @@ class ModelCall:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Path(tuple[str, ...]):
+    """The parts of a table's path in backticks: an optional project, a dataset and a table."""
+
+    __slots__ = ()
+
+    def written(self) -> str:
+        """Return dataset and table, quoted; the project is dropped."""
+        return ".".join('"' + part.replace('"', '""') + '"' for part in self[-2:])
+
+
+Piece = str | Parameter | ModelCall | Path
+
+
 @dataclass(frozen=True)
 class Fragment:
-    """SQL for the engine, with placeholders for parameters and model calls."""
+    """SQL for the engine, with placeholders for parameters, model calls and paths."""
 
-    pieces: tuple[str | Parameter | ModelCall, ...]
+    pieces: tuple[Piece, ...]
 
-    def written(self, parameter: Callable[[Parameter], str], call: Callable[[ModelCall], str]) -> str:
-        """Return the SQL; two functions write the parameters and the calls.
+    def written(
+        self,
+        parameter: Callable[[Parameter], str],
+        call: Callable[[ModelCall], str],
+        path: Callable[[Path], str] = Path.written,
+    ) -> str:
+        """Return the SQL; functions write the parameters, calls and paths.
 
         Example:
             >>> Fragment(("SELECT ", Parameter(1), " + 1")).written(lambda one: f"${one.key}", str)
             'SELECT $1 + 1'
         """
-        makers: dict[type, Callable[[Any], str]] = {str: str, Parameter: parameter, ModelCall: call}
+        makers: dict[type, Callable[[Any], str]] = {str: str, Parameter: parameter, ModelCall: call, Path: path}
         return "".join(makers[type(piece)](piece) for piece in self.pieces)
 
 
@@ -97,6 +118,8 @@ class Train(Statement):
     ``settings`` are those of `corgipile.train` by name, with the order's ``block``, ``buffer`` and ``balance``. A value
     may be a `Parameter`, also of ``features``, ``label`` and ``warm_start``, which `options.bind_settings` fills in.
     Without a ``name`` the model is not stored; ``usual_label``, in lower case, is the default of the label column.
+    ``options`` are those of ``CREATE MODEL`` that are no settings, by their names in BigQuery; ``bigquery`` among them:
+    whether the model type is BigQuery's, and so are the treatment of text and NULL and the shape of answers.
     """
 
     source: Source
@@ -109,6 +132,7 @@ class Train(Statement):
     replace: bool = True
     if_not_exists: bool = False
     warm_start: str | None = None
+    options: Mapping[str, Any] | None = None
 
     def label_of(self, columns: Sequence[str]) -> str:
         """Return the label column: the named one, the usual one, or the last of the rows."""
@@ -159,6 +183,15 @@ class RenameModel(Statement):
 
     name: str
     to: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetModel(Statement):
+    """``ALTER MODEL … SET OPTIONS``, or ``EXPORT MODEL`` to the file ``uri``."""
+
+    name: str
+    options: Mapping[str, Any]
     if_exists: bool = False
 
 

@@ -16,7 +16,7 @@ __all__ = ["RESERVED", "Token", "complete", "statements", "syntax_error", "token
 
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 MAX_EXCERPT = 100  # characters of a long line shown around an error
-GAP = re.compile(r"(?:[\s\ufeff]|--[^\n]*)+")
+GAP = re.compile(r"(?:[\s\ufeff]|--[^\n]*|#standardSQL\b)+", re.IGNORECASE)
 NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 COMMENT = re.compile(r"/\*|\*/")
 NUMBER = re.compile(r"0[xXbBoO][0-9a-fA-F_]+|(?:[0-9][0-9_]*(?:\.(?!\.)[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, BadSchema
@@ -29,15 +31,18 @@ __all__ = [
     "Evaluator",
     "Number",
     "Row",
+    "check_rows",
     "need_one_label",
+    "regression_figures",
     "threshold_of",
     "weight_of",
     "weights",
 ]
 
 # Columns of ML.EVALUATE for classifiers and for regression.
-CLASS_METRICS = ("loss", "accuracy", "precision", "recall", "f1_score", "log_loss", "roc_auc", "rows")
-REGRESSION_METRICS = ("loss", "r2", "mean_absolute_error", "mean_squared_error", "rows")
+CLASS_METRICS = ("precision", "recall", "accuracy", "f1_score", "log_loss", "roc_auc", "loss", "rows")
+ERRORS = ("mean_absolute_error", "mean_squared_error", "mean_squared_log_error", "median_absolute_error")
+REGRESSION_METRICS = (*ERRORS, "r2_score", "explained_variance", "loss", "r2", "rows")
 # For multi-label models, as in `LabelModels.measure`.
 LABEL_MEANS = tuple(f"{name}_{mean}" for mean in ("micro", "macro") for name in ("precision", "recall", "f1"))
 LABEL_METRICS = ("loss", "accuracy", "subset_accuracy", *LABEL_MEANS, "rows")
@@ -47,10 +52,12 @@ CALIBRATION_COLUMNS = ("low", "high", "predicted", "observed", "rows", "weight")
 COEFFICIENT_COLUMNS = ("weight", "standard_error", "z", "p_value", "low", "high", "gap")
 INTERCEPT = "__INTERCEPT__"
 OUTCOMES = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+STORED = {"global_explain": "enable_global_explain", "trial_info": "num_trials", "feature_info": "a type of BigQuery"}
 PERCENT = 100  # quantiles of the probabilities are a ROC curve's default thresholds
 MAX_CONFUSION_CLASSES = 1000  # one result column each
 Row = dict[str, Any]
 Number = int | float
+FloatArray = npt.NDArray[np.float64]
 
 
 class Counts(NamedTuple):
@@ -102,6 +109,40 @@ def _mean(ratios: Sequence[tuple[Number, Number]]) -> float | None:
         part, whole = ratios[0]
         return part / whole if whole else None
     return sum(part / whole if whole else 0.0 for part, whole in ratios) / len(ratios)
+
+
+def regression_figures(predicted: FloatArray, labels: FloatArray, weights: FloatArray) -> Row:
+    """Return the metrics of predicted numbers; undefined ones are None.
+
+    Example:
+        >>> found = regression_figures(np.array([1.0, 3.0]), np.array([2.0, 3.0]), np.ones(2))
+        >>> found["mean_absolute_error"], found["median_absolute_error"], found["r2_score"]
+        (0.5, 0.0, -1.0)
+    """
+    errors = labels - predicted
+    mean, shift = (np.average(values, weights=weights) for values in (labels, errors))
+    squared, spread = np.square(errors), weights @ np.square(labels - mean)
+    order, logs = np.argsort(np.abs(errors)), None
+    middle = order[np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)]
+    if min(labels.min(), predicted.min()) >= 0:
+        logs = np.average(np.square(np.log1p(predicted) - np.log1p(labels)), weights=weights)
+    figures = {
+        "mean_absolute_error": np.average(np.abs(errors), weights=weights),
+        "mean_squared_error": np.average(squared, weights=weights),
+        "mean_squared_log_error": logs,
+        "median_absolute_error": abs(errors[middle]),
+        "r2_score": 1 - weights @ squared / spread if spread else None,
+        "explained_variance": 1 - weights @ np.square(errors - shift) / spread if spread else None,
+    }
+    return {name: None if value is None else float(value) for name, value in figures.items()}
+
+
+def check_rows(call: ModelCall) -> None:
+    """Raise BadArgument if a call lacks the rows, or the model the answer that training would have stored."""
+    if call.source is None and call.function in (*STORED, *EVALUATIONS) and call.function != "evaluate":
+        name, option = f"ML.{call.function.upper()}", STORED.get(call.function)
+        missing = f"the rows of {name} are missing; add , TABLE name or , (SELECT …)"
+        raise BadArgument(f"{name} needs a model of CREATE MODEL on DuckDB with {option}" if option else missing)
 
 
 def weight_of(call: ModelCall, kinds: Mapping[str, pa.DataType], label: str) -> str | None:

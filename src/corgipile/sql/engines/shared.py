@@ -8,7 +8,7 @@ from typing import Any
 from corgipile.errors import BadArgument
 from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.results import EPOCHS, MODELS, PROPERTIES, result_of
-from corgipile.sql.exceptions import Error, IntegrityError
+from corgipile.sql.exceptions import Error, IntegrityError, NotSupportedError
 from corgipile.sql.statements import (
     DescribeModel,
     DropModel,
@@ -16,6 +16,7 @@ from corgipile.sql.statements import (
     Predict,
     Query,
     RenameModel,
+    SetModel,
     ShowModels,
     Statement,
     Train,
@@ -87,6 +88,8 @@ class Engine(ABC):
                 return self.drop(statement)
             case RenameModel():
                 return self.rename(statement)
+            case SetModel():
+                return self.set(statement)
             case ShowModels():
                 return self.show(statement)
             case DescribeModel():
@@ -137,6 +140,10 @@ class Engine(ABC):
             raise name_taken(statement.to, "drop it first")
         self.models.rename(statement.name, statement.to)
         return Result(notes=list(statement.notes))
+
+    def set(self, statement: SetModel) -> Result:
+        """Store a model's description, or write the model to a file."""
+        raise NotSupportedError(f"EXPORT MODEL and ALTER MODEL … SET OPTIONS are not supported on {self.name}")
 
     def show(self, statement: ShowModels) -> Result:
         """Return the models."""

@@ -154,7 +154,7 @@ def fit_model(
 def _check_kinds(table: Table, given: dict[str, Any]) -> None:
     """Raise BadSchema for a text column that is not encoded."""
     encode = given.get("encode")
-    for name in given["features"]:
+    for name in given["features"] if isinstance(given["features"], list) else ():
         kind = table.schema.field(name).type
         if family_of(kind) == "text" and not isinstance(encode, str) and name not in (encode or {}):
             raise not_numeric(name, kind)

@@ -5,7 +5,7 @@ from typing import Any
 
 from corgipile.errors import BadArgument
 from corgipile.sql.engines.engine import Values
-from corgipile.sql.statements import Fragment, ModelCall, Parameter
+from corgipile.sql.statements import Fragment, ModelCall, Parameter, Path
 from corgipile.sql.tokens import tokenize
 
 __all__ = ["BoundSql", "is_persistent", "literal"]
@@ -13,6 +13,7 @@ __all__ = ["BoundSql", "is_persistent", "literal"]
 PERSISTENT_KINDS = ("VIEW", "MACRO", "FUNCTION")
 CREATE_PREFIXES = ("OR", "REPLACE", "TEMP", "TEMPORARY", "RECURSIVE")
 
+WritePath = Callable[[Path], str]
 Call = Callable[[ModelCall, "BoundSql"], str]
 
 
@@ -20,6 +21,7 @@ class BoundSql:
     """SQL with the values of its parameters.
 
     ``call`` writes a model call; None: calls are not allowed here. ``persistent``: the database stores the SQL.
+    ``path`` writes a table's path in backticks.
 
     Example:
         >>> bound = BoundSql([7, 8], None)
@@ -27,13 +29,15 @@ class BoundSql:
         ('SELECT $p1 + $p1', {'p1': 8})
     """
 
-    def __init__(self, values: Values, call: "Call | None", *, persistent: bool = False) -> None:
-        self.given, self.values, self.persistent = values, dict[str, Any](), persistent
+    def __init__(
+        self, values: Values, call: "Call | None", *, persistent: bool = False, path: WritePath = Path.written
+    ) -> None:
+        self.given, self.values, self.persistent, self.path = values, dict[str, Any](), persistent, path
         self._call, self._names = call, dict[int | str, str]()
 
     def text(self, *fragments: Fragment) -> str:
         """Write fragments and join them."""
-        return "".join(fragment.written(self._place, self._called) for fragment in fragments)
+        return "".join(fragment.written(self._place, self._called, self.path) for fragment in fragments)
 
     def _called(self, call: ModelCall) -> str:
         if self._call is None:

@@ -7,13 +7,21 @@ import pyarrow as pa
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
+from corgipile.sql.engines.duckdb import answers
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
-from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import cast_classes, class_call, function_call, match_columns, model_key
-from corgipile.sql.engines.evaluation import EVALUATIONS, need_one_label, threshold_of, weights
-from corgipile.sql.engines.results import EPOCHS, epoch_row, property_rows
+from corgipile.sql.engines.duckdb.prediction import (
+    FACTS,
+    cast_classes,
+    class_call,
+    facts_of,
+    function_call,
+    model_key,
+    scored_rows,
+)
+from corgipile.sql.engines.evaluation import EVALUATIONS, check_rows, need_one_label, threshold_of, weights
+from corgipile.sql.engines.results import epoch_row, property_rows
 from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.statements import ModelCall
 from corgipile.tables.databases import quoted
@@ -29,30 +37,35 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     stored = engine.models.find(call.model)
     if call.function == "predict":
         return _prediction_query(engine, call, stored, bound)
+    if call.function == "explain_predict":
+        return answers.explanation_query(engine, call, stored, bound)
+    if call.source is None and (known := facts_of(stored.model).get(call.function)) is not None:
+        return engine.session.lend(pa.Table.from_pylist(known))
+    check_rows(call)
     if call.function in EVALUATIONS:
         return engine.session.lend(EVALUATIONS[call.function](ModelEvaluator(engine, call, stored, bound)))
     if call.function == "weights":
-        return engine.session.lend(_weights(stored.model))
-    return engine.session.lend(pa.Table.from_pylist([epoch_row(record) for record in stored.model.history], EPOCHS))
+        standardize, table = call.options.get("standardize", False), None
+        if standardize or facts_of(stored.model):
+            table = answers.category_weights(stored.model, standardize=standardize)
+        return engine.session.lend(_weights(stored.model) if table is None else table)
+    return engine.session.lend(answers.training_info(stored.model))
 
 
 def _prediction_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
-    assert call.source is not None  # noqa: S101 - the grammar requires it
-    model, rows = stored.model, select_text(engine.session, call.source, bound).sql
-    columns = engine.session.schema(rows, bound.values).names
-    names, key = match_columns(stored, columns), model_key(engine, stored, bound)
+    model, scored, key = stored.model, scored_rows(engine, stored, call.source, bound), model_key(engine, stored, bound)
     label, labels = f"predicted_{model.label_or()}", model.params.get("labels")
     if labels is not None:
         label = f"predicted_{'labels' if model.label is None else model.label}"
         if call.options.get("threshold") is not None:
             need_one_label(call, labels)
-    check_new_columns([label, f"{label}_probs"], columns, hint="rename or drop it in the query", folded=True)
-    shares = function_call("predict_proba", key, names)
-    answer = class_call(stored, key, names)
+    check_new_columns([label, f"{label}_probs"], scored.columns, hint="rename or drop it in the query", folded=True)
+    shares = function_call("predict_proba", key, scored.names)
+    answer = class_call(stored, key, scored.names)
     if (threshold := threshold_of(call, model.classes.tolist(), probable=model.loss.probability)) is not None:
         answer = cast_classes(stored, _threshold_case(model, shares, threshold))
-    also = f", {shares} AS {quoted(label + '_probs')}" if model.loss.probability else ""
-    return f"(SELECT {answer} AS {quoted(label)}{also}, * FROM ({rows}\n))"
+    also = f", {answers.probabilities(model, shares)} AS {quoted(label + '_probs')}" if model.loss.probability else ""
+    return f"(SELECT {answer} AS {quoted(label)}{also}, {scored.shown} FROM ({scored.sql}\n))"
 
 
 def _threshold_case(model: Model, shares: str, threshold: float) -> str:
@@ -80,7 +93,8 @@ def _weights(model: Model) -> pa.Table:
 def describe_model(stored: Stored) -> list[dict[str, str]]:
     """Return a model's properties, one a row."""
     model = stored.model
-    last, hidden = epoch_row(model.history[-1]) if model.history else {}, ("features", "label", "encoding", "lists")
+    last = epoch_row(model.history[-1]) if model.history else {}
+    hidden = ("features", "label", "encoding", "lists", FACTS)
     properties: dict[str, Any] = {
         "name": stored.name,
         "model": model.kind,

@@ -1,12 +1,14 @@
 """DuckDB implementation of the engine interface."""
 
 import contextlib
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from corgipile.lazy import lazy
 from corgipile.sql.engines.duckdb.binding import BoundSql, is_persistent
 from corgipile.sql.engines.duckdb.faults import translate_errors
-from corgipile.sql.engines.duckdb.files import with_files
+from corgipile.sql.engines.duckdb.files import path_sql, with_files
 from corgipile.sql.engines.duckdb.functions import Functions, functions_of
 from corgipile.sql.engines.duckdb.models import Models
 from corgipile.sql.engines.duckdb.prediction import check_persistent, pin_models, prediction_sql
@@ -15,7 +17,7 @@ from corgipile.sql.engines.engine import Progress, Result, Values
 from corgipile.sql.engines.results import EPOCHS, epoch_row, result_of
 from corgipile.sql.engines.shared import Engine
 from corgipile.sql.exceptions import DatabaseError
-from corgipile.sql.statements import Explain, Fragment, ModelCall, Predict, Query, Train
+from corgipile.sql.statements import Explain, Fragment, ModelCall, Predict, Query, SetModel, Train
 from corgipile.sql.tokens import tokenize
 from corgipile.tables.inputs import check_apart
 
@@ -23,14 +25,14 @@ if TYPE_CHECKING:
     from corgipile.linear.model import Model
     from corgipile.sql import options
     from corgipile.sql.engines import training
-    from corgipile.sql.engines.duckdb import calls
+    from corgipile.sql.engines.duckdb import calls, creation
     from corgipile.sql.engines.duckdb import explain as explaining
     from corgipile.sql.engines.duckdb import rows as reading
     from corgipile.sql.engines.duckdb.rows import Rows
 else:  # these load the training code
     calls, explaining = lazy("corgipile.sql.engines.duckdb.calls"), lazy("corgipile.sql.engines.duckdb.explain")
     options, reading = lazy("corgipile.sql.options"), lazy("corgipile.sql.engines.duckdb.rows")
-    training = lazy("corgipile.sql.engines.training")
+    training, creation = lazy("corgipile.sql.engines.training"), lazy("corgipile.sql.engines.duckdb.creation")
 
 __all__ = ["DuckDB", "check_copy"]
 
@@ -93,6 +95,9 @@ class DuckDB(Engine):
     def fit(self, statement: Train, values: Values, progress: Progress | None = None) -> "tuple[Model, Rows, int]":
         """Train a model by a bound statement; return it, its rows and the epochs of the warm start."""
         past = None if statement.warm_start is None else self.models.find(statement.warm_start).model
+        if statement.options is not None:
+            model, rows = creation.create_model(self, statement, values, past, progress)
+            return model, rows, 0 if past is None else len(past.history)
         rows = reading.read_rows(self.session, statement.source, self.bound(values), statement.settings.get("memory"))
         given = training.arguments(statement, rows.columns)
         model = training.fit_model(rows.table, given, past, progress, self.session.check)
@@ -113,6 +118,18 @@ class DuckDB(Engine):
         """Return the operators of a training, one per line."""
         self._begin()
         return explaining.explain_training(self, statement, values)
+
+    def set(self, statement: SetModel) -> Result:
+        """Store a model's description among its parameters, or write the model to a file."""
+        self._begin()
+        if statement.if_exists and not self.models.exists(statement.name):
+            return Result(notes=[*statement.notes, f"there is no model {statement.name!r}"])
+        model = self.models.find(statement.name).model
+        if (path := statement.options.get("uri")) is not None:
+            model.save(path)
+        else:
+            self.models.keep(statement.name, replace(model, params={**model.params, **statement.options}), replace=True)
+        return Result(notes=list(statement.notes))
 
     def lend(self, name: str, rows: Any) -> None:
         """Register a data frame or Arrow table as a view of this session."""
@@ -146,7 +163,7 @@ class DuckDB(Engine):
 
     def bound(self, values: Values, sql: Fragment = Fragment(())) -> BoundSql:  # noqa: B008 - it is immutable
         """Return a writer of SQL with these parameter values; `sql` is its beginning."""
-        return BoundSql(values, self._call, persistent=is_persistent(sql))
+        return BoundSql(values, self._call, persistent=is_persistent(sql), path=partial(path_sql, self.session))
 
     def _call(self, call: ModelCall, bound: BoundSql) -> str:
         return calls.call_sql(self, call, bound)

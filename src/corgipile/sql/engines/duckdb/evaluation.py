@@ -16,9 +16,18 @@ from corgipile.linear.passes import Watch
 from corgipile.sql.engines.duckdb.binding import BoundSql
 from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import match_columns
+from corgipile.sql.engines.duckdb.prediction import computed_sql, facts_of, match_columns
 from corgipile.sql.engines.duckdb.rows import choose_columns, open_source, read_query
-from corgipile.sql.engines.evaluation import PERCENT, Counts, Curve, Evaluator, Number, Row, weight_of
+from corgipile.sql.engines.evaluation import (
+    PERCENT,
+    Counts,
+    Curve,
+    Evaluator,
+    Number,
+    Row,
+    regression_figures,
+    weight_of,
+)
 from corgipile.sql.engines.results import epoch_row
 from corgipile.sql.engines.training import column_named
 from corgipile.sql.statements import ModelCall
@@ -38,11 +47,14 @@ Places = npt.NDArray[np.intp]
 class ModelEvaluator(Evaluator):
     """Evaluates a model of DuckDB."""
 
-    def __init__(self, engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> None:
+    def __init__(
+        self, engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql, rows: Table | None = None
+    ) -> None:
         model = stored.model
         last = epoch_row(model.history[-1]) if model.history else {}
         super().__init__(call, model.kind, model.classes.tolist(), model.params.get("labels"), last)
         self._engine, self._stored, self._model, self._bound = engine, stored, model, bound
+        self._known = rows
 
     def figures(self, threshold: float | None) -> Mapping[str, Any]:
         """Return the metrics of ``ML.EVALUATE`` on the rows of the call."""
@@ -52,7 +64,7 @@ class ModelEvaluator(Evaluator):
         found = judge(self._model, table, None, weight)
         figures: dict[str, Any] = {**found.figures, "rows": found.rows}
         if self.loss.numbers:
-            return figures | {"mean_absolute_error": figures["mae"], "mean_squared_error": figures["rmse"] ** 2}
+            return figures | self._error_figures()
         if threshold is None and found.confusion is not None:
             counts = Counts(self.classes, dict(np.ndenumerate(found.confusion)), weight is not None)
         else:
@@ -98,10 +110,16 @@ class ModelEvaluator(Evaluator):
     @cached_property
     def _rows(self) -> tuple[Table, str | None]:
         """The rows of the call, under the model's names of columns, and the weight column."""
-        source, session, bound = self.call.source, self._engine.session, BoundSql(self._bound.given, None)
+        if self._known is not None:
+            return self._known, None
+        source, session = self.call.source, self._engine.session
+        bound = BoundSql(self._bound.given, None, path=self._bound.path)
         assert source is not None  # noqa: S101 - the caller checks
-        table = open_source(source)
+        table = None if facts_of(self._model).get("transform") else open_source(source)
         sql = "" if table is not None else select_text(session, source, bound).sql
+        wanted = [*self._model.columns, self._model.label_or()]
+        if (computed := computed_sql(session, self._model, wanted, sql)) is not None:
+            sql = computed
         schema = session.schema(sql, bound.values) if table is None else table.schema
         columns, kinds = choose_columns(schema.names, source)[0], dict(zip(schema.names, schema.types, strict=True))
         names = {}
@@ -116,6 +134,17 @@ class ModelEvaluator(Evaluator):
             listed = ", ".join(f"{quoted(column)} AS {quoted(name)}" for name, column in names.items())
             table = read_query(session, f"SELECT {listed} FROM ({sql}\n)", bound.values, "the rows", None)
         return select(table, list(names)), next((name for name, column in names.items() if column == weight), None)
+
+    def _error_figures(self) -> Row:
+        """Return BigQuery's metrics of predicted numbers; the median reads all errors at once."""
+        found: list[Scores] = []
+
+        def watch(scores: Scores, labels: npt.NDArray[Any], weights: npt.NDArray[np.float64]) -> None:
+            predicted = self._model.finish(scores, "predict").astype(np.float64)
+            found.append(np.stack([predicted, np.asarray(labels, np.float64), weights]))
+
+        self._watch(watch)
+        return regression_figures(*np.concatenate(found, axis=1))
 
     def _watch(self, watch: Watch) -> None:
         table, weight = self._rows

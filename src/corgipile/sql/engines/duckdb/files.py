@@ -12,6 +12,7 @@ from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.naming import Named, named
 from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.exceptions import DatabaseError
+from corgipile.sql.statements import Path as TablePath
 from corgipile.sql.statements import Source
 from corgipile.sql.tokens import tokenize
 from corgipile.tables.databases import quoted
@@ -23,10 +24,16 @@ from corgipile.tables.table import Table
 from corgipile.tables.unit_check import check_decoding
 from corgipile.tables.values import as_type
 
-__all__ = ["Text", "readable_by_duckdb", "select_text", "with_files"]
+__all__ = ["Text", "materialize", "path_sql", "readable_by_duckdb", "select_text", "with_files"]
 
 PACKED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB without corgipile, as views need
+SCHEMA = "SELECT 1 FROM duckdb_schemas() WHERE lower(schema_name) = lower($name) LIMIT 1"
+RELATIONS = (
+    "SELECT DISTINCT name FROM (SELECT schema_name, table_name FROM duckdb_tables() "
+    "UNION ALL SELECT schema_name, view_name FROM duckdb_views()) relations(place, name) "
+    "WHERE ($place IS NULL OR lower(place) = lower($place)) AND starts_with(lower(name), lower($name)) ORDER BY name"
+)
 COMPUTED = {
     "name": "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal "
     "UNION ALL SELECT name, statement FROM duckdb_prepared_statements()",
@@ -56,7 +63,7 @@ class _Stream:
         return pa.ipc.open_stream(self._begin()).__arrow_c_stream__(requested_schema)
 
 
-def _materialize(table: Table) -> _Stream:
+def materialize(table: Table) -> _Stream:
     """Write rows to memory or, if large, to a spill file."""
     check_decoding(table, table.schema.names)
     folder = spill_folder(None)
@@ -146,7 +153,7 @@ def _lend_file(session: Session, name: str, *, sure: bool) -> bool:
     if not _same_types(session, name, table):
         before = session.before.get(name)
         known = before is not None and before.fingerprint == table.fingerprint
-        session.lend(before if known else _materialize(table), name)
+        session.lend(before if known else materialize(table), name)
     return True
 
 
@@ -169,3 +176,22 @@ def readable_by_duckdb(name: str) -> bool:
     for packed in PACKED:
         path = path.removesuffix(packed)
     return path.endswith(READABLE)
+
+
+def path_sql(session: Session, path: TablePath) -> str:
+    """Return the SQL of a table's path: dataset and table, or the table alone if there is no schema of that name.
+
+    The project is dropped. A path that ends with ``*`` is the union of all tables of this prefix, with the rest of
+    their names as ``_TABLE_SUFFIX``.
+    """
+    *places, name = path[-2:]
+    place = next((one for one in places if session.rows(SCHEMA, {"name": one})), None)
+    schema = "" if place is None else f"{quoted(place)}."
+    if not name.endswith("*"):
+        return schema + quoted(name)
+    prefix = name[:-1]
+    tables = [row[0] for row in session.rows(RELATIONS, {"place": place, "name": prefix})]
+    if not tables:
+        raise BadArgument(f"no table begins with {prefix!r}, the path {'.'.join(path)!r} needs one")
+    parts = [f"SELECT {literal(one[len(prefix) :])} AS _TABLE_SUFFIX, * FROM {schema}{quoted(one)}" for one in tables]
+    return f"({' UNION ALL BY NAME '.join(parts)})"

@@ -1,32 +1,45 @@
 """SQL of predictions: a call of one of our functions with the model's columns."""
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from corgipile.errors import MissingColumn
+from corgipile.errors import BadArgument, MissingColumn
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.files import Text, readable_by_duckdb, select_text, with_files
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
+from corgipile.sql.engines.duckdb.session import Session
 from corgipile.sql.engines.shared import check_new_columns
 from corgipile.sql.exceptions import NotSupportedError
-from corgipile.sql.statements import Fragment, Predict
+from corgipile.sql.statements import Fragment, Predict, Source
 from corgipile.sql.tokens import tokenize
 from corgipile.suggestions import did_you_mean, listed
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
+    from corgipile.linear.model import Model
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
+FACTS = "bigquery"  # the parameter of a model of CREATE MODEL with the answers that training stored
+HIDDEN = "corgipile_computed_"  # prefix of computed columns
+HINT = "PREDICT BY model AS name gives another name"
+
 __all__ = [
+    "FACTS",
     "cast_classes",
+    "check_expressions",
     "check_persistent",
     "class_call",
     "class_function",
+    "computed_sql",
+    "facts_of",
     "function_call",
     "match_columns",
     "model_key",
     "pin_models",
     "prediction_sql",
+    "scored_rows",
 ]
 
 
@@ -35,10 +48,15 @@ def prediction_sql(engine: "DuckDB", statement: Predict, stored: Stored, bound: 
     before, after = (with_files(engine.session, bound.text(one)) for one in (statement.before, statement.after))
     source = statement.source
     key, column = model_key(engine, stored, bound), quoted(statement.column)
+    if facts_of(stored.model).get("transform") is not None:
+        scored = scored_rows(engine, stored, source, bound)
+        check_new_columns([statement.column], scored.columns, hint=HINT, folded=True)
+        call = class_call(stored, key, scored.names)
+        return f"{before}\nSELECT {scored.shown}, {call} AS {column} FROM ({scored.sql}\n)\n{after}"
     text = select_text(engine.session, source, bound)
     check_persistent(engine, bound)
     columns = engine.session.schema(text.sql, bound.values).names
-    check_new_columns([statement.column], columns, hint="PREDICT BY model AS name gives another name", folded=True)
+    check_new_columns([statement.column], columns, hint=HINT, folded=True)
     named = source.columns is not None or source.items == Fragment(("*",))
     if source.foldable and (((source.table or source.file) and named) or _missing(stored, columns)):
         return f"{before}\n{_add_to_select(engine, text, stored, bound, key, column)}\n{after}"
@@ -51,6 +69,51 @@ def _add_to_select(engine: "DuckDB", text: Text, stored: Stored, bound: BoundSql
     columns = engine.session.schema(f"SELECT * {text.rest}", bound.values).names
     call = class_call(stored, key, match_columns(stored, columns))
     return f"SELECT {text.items}\n, {call} AS {column} {text.rest}"
+
+
+def facts_of(model: "Model") -> dict[str, Any]:
+    """Return the answers stored with a model; empty unless CREATE MODEL trained it with BigQuery's model type."""
+    return dict(model.params.get(FACTS) or {})
+
+
+class Scored(NamedTuple):
+    """SQL of rows with a model's columns, the names of these, what to show of the rows, and their own columns."""
+
+    sql: str
+    names: list[str]
+    shown: str
+    columns: list[str]
+
+
+def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
+    """Raise BadArgument unless each SQL is one expression without a query, which could read anything."""
+    rests = []
+    for name, sql in [("", "0"), *columns.items()]:
+        text = str(session.rows("SELECT json_serialize_sql($sql)", {"sql": f"SELECT ({sql}\n)"})[0][0])
+        node, *others = [one["node"] for one in json.loads(text).get("statements", [])] or [{"select_list": []}]
+        rests.append((len(node.pop("select_list")), node, others))
+        if rests[-1] != rests[0] or '"class":"SUBQUERY"' in text:
+            raise BadArgument(f"TRANSFORM must be expressions without queries, got {sql!r} for {name!r}")
+
+
+def computed_sql(session: Session, model: "Model", wanted: list[str], rows: str, prefix: str = "") -> str | None:
+    """Return rows with columns of TRANSFORM, in addition to their own if a prefix is given; None without TRANSFORM."""
+    if (transform := facts_of(model).get("transform")) is None:
+        return None
+    check_expressions(session, {name: transform[name] for name in wanted})
+    listed = [f"{transform[one]} AS {quoted(f'{prefix}{i}' if prefix else one)}" for i, one in enumerate(wanted)]
+    return f"SELECT {', '.join([*listed, *['*'] * bool(prefix)])} FROM ({rows}\n)"
+
+
+def scored_rows(engine: "DuckDB", stored: Stored, source: Source | None, bound: BoundSql) -> Scored:
+    """Return rows with the columns that a model needs; those of TRANSFORM are computed."""
+    assert source is not None  # noqa: S101 - the grammar requires it
+    rows = select_text(engine.session, source, bound).sql
+    columns, wanted = engine.session.schema(rows, bound.values).names, list(stored.model.columns)
+    if (sql := computed_sql(engine.session, stored.model, wanted, rows, HIDDEN)) is None:
+        return Scored(rows, match_columns(stored, columns), "*", columns)
+    hidden = [f"{HIDDEN}{i}" for i in range(len(wanted))]
+    return Scored(sql, hidden, f"* EXCLUDE ({', '.join(hidden)})", columns)
 
 
 def pin_models(engine: "DuckDB", sql: str) -> str:

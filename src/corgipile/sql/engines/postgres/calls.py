@@ -6,12 +6,13 @@ import pyarrow as pa
 
 from corgipile.errors import BadArgument
 from corgipile.losses import loss_of
-from corgipile.sql.engines.evaluation import EVALUATIONS, need_one_label, threshold_of, weights
+from corgipile.sql.engines.evaluation import EVALUATIONS, check_rows, need_one_label, threshold_of, weights
 from corgipile.sql.engines.postgres.evaluation import FLOAT, ServerEvaluator, class_function, function_call
 from corgipile.sql.engines.postgres.models import Stored
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.engines.results import EPOCHS, property_rows
 from corgipile.sql.engines.shared import check_new_columns
+from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.statements import ModelCall, Predict, Source
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ HIDDEN = ("features", "label", "encoding", "class_type", "imported")  # paramete
 def call_sql(engine: "PostgreSQL", call: ModelCall, writer: Writer) -> str:
     """Return the table expression that replaces a call, with or without an alias after it."""
     stored = engine.models.find(call.model)
+    check_rows(call)
+    if call.function == "explain_predict" or call.options.get("standardize"):
+        raise NotSupportedError(f"ML.{call.function.upper()} with these options needs DuckDB")
     if call.function == "predict":
         query = _prediction_query(engine, call, stored, writer)
     elif call.function in EVALUATIONS:

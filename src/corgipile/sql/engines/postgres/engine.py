@@ -14,6 +14,7 @@ from corgipile.sql.engines.postgres.training import has_percentages, train_call,
 from corgipile.sql.engines.postgres.writing import Writer
 from corgipile.sql.engines.results import EPOCHS, lines, result_of
 from corgipile.sql.engines.shared import Engine
+from corgipile.sql.exceptions import NotSupportedError
 from corgipile.sql.options import bind_settings
 from corgipile.sql.statements import Explain, Predict, Query, Train
 
@@ -44,6 +45,7 @@ class PostgreSQL(Engine):
 
     def train(self, statement: Train, values: Values, progress: Progress | None = None) -> Result:
         """Train a model and store it if it has a name."""
+        _check_options(statement)
         train, known = bind_settings(statement, values), self.models.known()
         if (skipped := self._skip_existing(train)) is not None:
             return skipped
@@ -141,3 +143,12 @@ class PostgreSQL(Engine):
 
     def _writer(self, values: Values) -> Writer:
         return Writer(self.session, values, lambda call, writer: calls.call_sql(self, call, writer))
+
+
+def _check_options(train: Train) -> None:
+    """Raise NotSupportedError for options of CREATE MODEL that only DuckDB has."""
+    given = train.options or {}
+    words = (given.get("category_encoding_method"), given.get("data_split_method"))
+    found = [word for word in words if word in ("DUMMY_ENCODING", "AUTO_SPLIT", "SEQ", "CUSTOM")]
+    if found := [*found, *(name for name in ("transform", "num_trials", "enable_global_explain") if given.get(name))]:
+        raise NotSupportedError(f"{found[0]} is not supported on PostgreSQL; train on DuckDB")

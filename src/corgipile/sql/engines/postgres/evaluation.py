@@ -83,7 +83,8 @@ class ServerEvaluator(Evaluator):
             figures = dict(zip(METRICS, self._metric_of(relation, "evaluate", METRICS)[0], strict=True))
             if self.loss.numbers:
                 square = None if figures["rmse"] is None else figures["rmse"] ** 2
-                return figures | {"mean_absolute_error": figures["mae"], "mean_squared_error": square}
+                known = {"mean_absolute_error": figures["mae"], "mean_squared_error": square}
+                return figures | known | {"r2_score": figures["r2"]}
             where = "" if relation.where is None else f" WHERE {relation.where}"
             counts = self._counts(f"SELECT * FROM {relation.name}{where}", threshold)
         return figures | {"roc_auc": figures["auc"]} | counts.figures()
