@@ -1,7 +1,7 @@
 /* Loss of the best constant predictor and of zero weights, the baselines that show whether a model learnt anything. */
 #pragma once
 
-#include "sgd/sgd.h"
+#include "sgd/formulas.h"
 
 /* Labels as a loss of one margin takes them, and their weights, which may be NULL. */
 typedef struct {
@@ -13,14 +13,14 @@ typedef struct {
 CP_INLINE double cp_mean_loss_of(const cp_labelled *rows, double margin, const enum cp_loss loss)
 {
     const double parameter = rows->of.parameter;
-    const cp_quad_type_f64_base m = {margin, margin}, p = {parameter, parameter};
+    const cp_quad_type_f64_quad m = {margin, margin}, p = {parameter, parameter};
     double sum = 0, total = 0;
     for (int64_t i = 0; i < rows->count; i++) {
         const double weight = rows->weight ? rows->weight[i] : 1;
-        const cp_quad_type_f64_base y = {rows->y[i], rows->y[i]};
+        const cp_quad_type_f64_quad y = {rows->y[i], rows->y[i]};
         cp_sgd_totals t = {.ln = 1};
-        cp_point_type_f64_base at = cp_formula_f64_base(loss, m, y, m, p);
-        cp_count_f64_base(&t, loss, &at, 0, rows->y[i], 1, parameter);
+        cp_point_type_f64_quad at = cp_formula_f64_quad(loss, m, y, m, p);
+        cp_count_f64_quad(&t, loss, &at, 0, rows->y[i], 1, parameter);
         sum += weight * (t.loss + cp_log(t.ln));
         total += weight;
     }

@@ -68,8 +68,8 @@ static CP_NOINLINE void CP(close_batch)(cp_sgd *s)
 }
 
 /* Turn the margins of up to CP_BATCH_GROUP rows into slopes, a quad at a time, and add the rows to the totals. */
-CP_INLINE void CP(slopes)(cp_sgd *s, enum cp_loss loss, const REAL *margin, const double *label, const double *weight,
-                          int64_t rows, REAL *slope)
+CP_INLINE void CP(slopes_of)(cp_sgd *s, const enum cp_loss loss, const REAL *margin, const double *label,
+                             const double *weight, int64_t rows, REAL *slope)
 {
     for (int64_t r = 0; r < rows; r += CP_QUAD) {
         QUAD m, y = CP(all)(1), w = y;
@@ -83,7 +83,15 @@ CP_INLINE void CP(slopes)(cp_sgd *s, enum cp_loss loss, const REAL *margin, cons
     }
 }
 
-CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss)
+static CP_NOINLINE void CP(slopes)(cp_sgd *s, const REAL *margin, const double *label, const double *weight,
+                                   int64_t rows, REAL *slope)
+{
+#define CP_SLOPES(id) if (s->loss == CP_##id) CP(slopes_of)(s, CP_##id, margin, label, weight, rows, slope); else
+    CP_INLINED(CP_SLOPES) CP(slopes_of)(s, s->loss, margin, label, weight, rows, slope);
+#undef CP_SLOPES
+}
+
+static CP_NOINLINE int64_t CP(margin_batches)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES;
     REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *grad_bias = CP_AT(s, REAL, grad_bias);
@@ -105,7 +113,7 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
             if (ruled)
                 CP(took)(s, norm);
         }
-        CP(slopes)(s, loss, margin, c->label + i, c->weight + i, rows, slope);
+        CP(slopes)(s, margin, c->label + i, c->weight + i, rows, slope);
         CP(gather_gradient)(CP_AT(s, REAL, grad), c->row + i, slope, 1, rows, packs, keep);
         for (int64_t r = 0; r < rows; r++)
             *grad_bias += slope[r];
@@ -118,9 +126,3 @@ CP_INLINE int64_t CP(batches)(cp_sgd *s, const cp_chunk *c, const enum cp_loss l
     }
     return i;
 }
-
-#define CP_COPY(id) \
-    static CP_NOINLINE int64_t CP(id##_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, CP_##id); }
-CP_COPIES(CP_COPY)
-#undef CP_COPY
-static CP_NOINLINE int64_t CP(ANY_batches)(cp_sgd *s, const cp_chunk *c) { return CP(batches)(s, c, s->loss); }

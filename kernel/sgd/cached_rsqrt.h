@@ -22,7 +22,7 @@ CP_RENEWED(QUAD, MASK, quad)
 #undef CP_RENEWED
 
 /* Compute the roots of all sums. */
-static CP_NOINLINE void CP(take_roots)(cp_sgd *s)
+static CP_COLD void CP(take_roots)(cp_sgd *s)
 {
     const REAL *sums = CP_AT(s, const REAL, sums);
     REAL *roots = CP_AT(s, REAL, roots);
@@ -55,7 +55,7 @@ CP_INLINE void CP(load_sizes)(const cp_sgd *s, PACK *inv, const int packs)
 }
 
 /* Apply the pending update, and rescale the weights of features that exceed their largest value so far. */
-static CP_NOINLINE void CP(enlarge_rooted)(cp_sgd *s, CP(rooted_type) *r, const REAL *row, const int packs)
+static CP_COLD void CP(enlarge_rooted)(cp_sgd *s, CP(rooted_type) *r, const REAL *row, const int packs)
 {
     REAL *weights = CP_AT(s, REAL, w);
     for (int64_t j = 0; j < s->features; j++)
@@ -146,7 +146,7 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     PACK x[CP_NARROW_PACKS], t[CP_NARROW_PACKS], squares = CP(zero)();
     cp_sgd_totals totals = s->totals;
     const int normalized = s->rule == CP_NORMALIZED;
-    const QUAD unit = CP(all)((REAL)s->intercept), parameter = CP(all)((REAL)s->parameter);
+    const QUAD unit = CP(all)((REAL)s->intercept);
     double by = s->rate, seen = s->seen, norm = s->norm;
     int64_t i;
     CP(tail_mask)(keep, s->features);
@@ -168,8 +168,8 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
             r.v[j] = CP(subtract_scaled)(r.v[j], r.h, r.q[j]);
         r.bias -= r.g;
         const QUAD weight = CP(all)((REAL)(c->weighted ? c->weight[i] : 1));
-        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), weight, parameter);
-        if (CP(add_squares)(&r, x, at.slope, packs))
+        const QUAD slope = CP(slope)(&totals, loss, m, weight, c->label[i], c->weight[i], s->parameter);
+        if (CP(add_squares)(&r, x, slope, packs))
             CP(renew_roots)(&r, packs);
         if (normalized) {
             seen++;
@@ -178,9 +178,8 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
         }
         for (int j = 0; j < packs; j++)
             r.q[j] = CP(multiply)(normalized ? t[j] : x[j], r.root[j]);
-        r.h = (REAL)by * at.slope[0];
+        r.h = (REAL)by * slope[0];
         r.g = (r.h * r.root_bias) * unit;
-        CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     CP(store_rooted)(s, &r, packs);
     if (normalized) {
@@ -192,22 +191,19 @@ CP_INLINE int64_t CP(rooted)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
 }
 #include "sgd/moving.h"
 
-#define CP_WIDTH(loss, packs) s->rule == CP_MOMENTS ? CP(moving)(s, c, loss, packs) : CP(rooted)(s, c, loss, packs)
-#define CP_WIDTHS(loss) \
-    switch (s->padded / CP_LANES) { \
-    case 1: return CP_WIDTH(loss, 1); \
-    case 2: return CP_WIDTH(loss, 2); \
-    case 3: return CP_WIDTH(loss, 3); \
-    default: return CP_WIDTH(loss, 4); \
-    }
-
-#define CP_COPY(id) static CP_NOINLINE int64_t CP(id##_rooted)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_##id) }
-CP_COPIES(CP_COPY)
-#undef CP_COPY
-#undef CP_WIDTHS
-static CP_NOINLINE int64_t CP(ANY_rooted)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(moving_rows)(cp_sgd *s, const cp_chunk *c)
 {
-    return CP_WIDTH(s->loss, (int)(s->padded / CP_LANES));
+    CP_BY_PACKS(moving, s->loss, s->padded / CP_LANES)
 }
-#undef CP_WIDTH
-static CP_NOINLINE int64_t CP(SCORES_rooted)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, CP_SOFTMAX); }
+
+/* The default step has a copy for each inlined loss: one for all takes up to 7 % longer. */
+static CP_NOINLINE int64_t CP(rooted_rows)(cp_sgd *s, const cp_chunk *c)
+{
+    const int64_t packs = s->padded / CP_LANES;
+#ifndef CP_FEW_COPIES
+#define CP_COPY(id) if (s->loss == CP_##id) { CP_BY_PACKS(rooted, CP_##id, packs) }
+    CP_INLINED(CP_COPY)
+#undef CP_COPY
+#endif
+    return CP(rooted)(s, c, s->loss, (int)packs);
+}

@@ -24,7 +24,7 @@ CP_INLINE void CP(rescaled)(cp_sgd *s)
     s->scale = s->inverse = 1;
 }
 
-static CP_NOINLINE void CP(renormalise)(cp_sgd *s)
+static CP_COLD void CP(renormalise)(cp_sgd *s)
 {
     const int64_t lines = s->sparse ? s->features : s->outputs, stride = s->sparse ? s->stride : s->padded;
     REAL scale = (REAL)s->scale, *v = CP_AT(s, REAL, w);
@@ -90,7 +90,6 @@ CP_INLINE int64_t CP(narrow_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_lo
     PENDING q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
     const QUAD unit = CP(all)((REAL)s->intercept), step = CP(all)((REAL)s->rate);
-    const QUAD parameter = CP(all)((REAL)s->parameter);
     const int bounded = s->bounded, scaled = bounded || s->decay != 1;
     const QUAD held = CP(all)((REAL)(s->intercept && !bounded));
     int64_t i;
@@ -131,9 +130,9 @@ CP_INLINE int64_t CP(narrow_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_lo
             q.inverse = (REAL)s->inverse;
         }
         const QUAD by = c->weighted ? CP(all)((REAL)(s->rate * c->weight[i])) : step;
-        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), by, parameter);
-        q.g = at.slope;
-        q.h = at.slope[0] * q.inverse;
+        const QUAD slope = CP(slope)(&totals, loss, m, by, c->label[i], c->weight[i], s->parameter);
+        q.g = slope;
+        q.h = slope[0] * q.inverse;
         if (bounded) {
             q.bias -= q.g * unit;
             if (CP(bind)(s, q.h, inner, CP(squares_of_packs)(x, packs))) {
@@ -141,7 +140,6 @@ CP_INLINE int64_t CP(narrow_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_lo
                 q.g = CP(all)(q.h * q.scale);
             }
         }
-        CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     for (int j = 0; j < packs; j++) {
         CP(store)(weights + j * CP_LANES, v[j]);
@@ -195,7 +193,7 @@ CP_INLINE int64_t CP(wide_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss
     PENDING q = CP(get_pending)(s);
     cp_sgd_totals totals = s->totals;
     const QUAD unit = CP(all)((REAL)s->intercept), step = CP(all)((REAL)s->rate);
-    const QUAD parameter = CP(all)((REAL)s->parameter), held = CP(all)((REAL)(s->intercept && !s->bounded));
+    const QUAD held = CP(all)((REAL)(s->intercept && !s->bounded));
     int64_t i;
     CP(tail_mask)(keep, s->features);
     for (i = 0; i < c->n; i++) {
@@ -223,9 +221,9 @@ CP_INLINE int64_t CP(wide_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss
             q.inverse = (REAL)s->inverse;
         }
         const QUAD by = c->weighted ? CP(all)((REAL)(s->rate * c->weight[i])) : step;
-        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), by, parameter);
-        q.g = at.slope;
-        q.h = at.slope[0] * q.inverse;
+        const QUAD slope = CP(slope)(&totals, loss, m, by, c->label[i], c->weight[i], s->parameter);
+        q.g = slope;
+        q.h = slope[0] * q.inverse;
         if (s->bounded) {
             q.bias -= q.g * unit;
             if (CP(bind)(s, q.h, inner, CP(dot)(row, row, packs, keep))) {
@@ -233,7 +231,6 @@ CP_INLINE int64_t CP(wide_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss
                 q.g = CP(all)(q.h * q.scale);
             }
         }
-        CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
     }
     CP(keep_row)(s, prev);
     CP(put_pending)(s, &q);
@@ -241,18 +238,10 @@ CP_INLINE int64_t CP(wide_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss
     return i;
 }
 
-#define CP_WIDTHS(loss) \
-    switch (s->padded / CP_LANES) { \
-    case 1: return CP(narrow_rows)(s, c, loss, 1); \
-    case 2: return CP(narrow_rows)(s, c, loss, 2); \
-    case 3: return CP(narrow_rows)(s, c, loss, 3); \
-    case 4: return CP(narrow_rows)(s, c, loss, 4); \
-    default: return CP(wide_rows)(s, c, loss); \
-    }
-
-#define CP_COPY(id) static CP_NOINLINE int64_t CP(id##_rows)(cp_sgd *s, const cp_chunk *c) { CP_WIDTHS(CP_##id) }
-CP_COPIES(CP_COPY)
-#undef CP_COPY
-static CP_NOINLINE int64_t CP(ANY_rows)(cp_sgd *s, const cp_chunk *c) { return CP(wide_rows)(s, c, s->loss); }
-
-#undef CP_WIDTHS
+static CP_NOINLINE int64_t CP(margin_rows)(cp_sgd *s, const cp_chunk *c)
+{
+    const int64_t packs = s->padded / CP_LANES;
+    if (packs > CP_NARROW_PACKS || !cp_loss_is_inlined(s->loss))
+        return CP(wide_rows)(s, c, s->loss);
+    CP_BY_PACKS(narrow_rows, s->loss, packs)
+}

@@ -5,15 +5,6 @@
 #include "sgd/epochs.h"
 #include "sgd/sgd.h"
 
-#define CP_COUNT_SCORE(kind, real) \
-    do { \
-        cp_point_type_##kind##_base point; \
-        cp_formula_called_##kind##_base(&point, of.loss, cp_all_##kind##_base((real)score), \
-                                         cp_all_##kind##_base((real)y), \
-                                       cp_all_##kind##_base(0), cp_all_##kind##_base((real)of.parameter)); \
-        cp_count_called_##kind##_base(t, of.loss, &point, 0, y, w, of.parameter); \
-    } while (0)
-
 /* Add a row with label y (for two classes -1 or 1) to the totals. The score is that of a model with reals of `bytes`
  * bytes; `weight` may be NULL. Totals start as zeros, `ln` as 1. */
 static inline void cp_evaluate_score(cp_loss_choice of, int bytes, double score, double y, const double *weight,
@@ -23,14 +14,12 @@ static inline void cp_evaluate_score(cp_loss_choice of, int bytes, double score,
     if (weight)
         t->odds = &odds, t->by = &by;
     if (bytes == 4)
-        CP_COUNT_SCORE(f32, float);
+        cp_slope_f32_quad(t, of.loss, cp_all_f32_quad((float)score), cp_all_f32_quad(0), y, w, of.parameter);
     else
-        CP_COUNT_SCORE(f64, double);
+        cp_slope_f64_quad(t, of.loss, cp_all_f64_quad(score), cp_all_f64_quad(0), y, w, of.parameter);
     if (weight)
         cp_add_stored_logs(t, &odds, &by);
 }
-
-#undef CP_COUNT_SCORE
 
 /* Return the means of totals. */
 static inline cp_figures cp_evaluate_figures(cp_loss_choice of, const cp_sgd_totals *t)

@@ -1,4 +1,5 @@
-/* Compiles the templates for every vector width that the compiler offers, and dispatches by the CPU at run time.
+/* Dispatches by the CPU at run time between copies of the learner, one per vector width that the compiler offers.
+ * Every program links sgd/code.h, which compiles them.
  *
  * Unlike `target_clones` this needs no ifunc support in the linker or C library, and gives each width its own native
  * vectors. -DCP_NO_CLONES keeps only the width of the compiler's flags. */
@@ -13,6 +14,7 @@
 
 #define CP_INLINE static inline __attribute__((always_inline))
 #define CP_NOINLINE __attribute__((noinline, unused))
+#define CP_COLD __attribute__((noinline, unused, cold)) /* called at most once per chunk, so compiled for size */
 #define CP_PASTE2(name, kind, isa) cp_##name##_##kind##_##isa
 #define CP_PASTE(name, kind, isa) CP_PASTE2(name, kind, isa)
 
@@ -45,45 +47,18 @@ typedef struct {
     void (*store)(cp_sgd *const *, const void *, const cp_chunk *);
 } cp_multi_model_code;
 
-#if defined __AVX512F__
-#define CP_VECTOR 64
-#elif defined __AVX__
-#define CP_VECTOR 32
-#else
-#define CP_VECTOR 16
-#endif
-#define CP_ISA base
-#include "sgd/template.h"
-
 #if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX512F__
 #define CP_CLONES 1
-#define CP_AVX512 "avx512f,avx512vl,avx512dq,avx512bw"
-#if defined __clang__
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
 #endif
-#define CP_VECTOR 32
-#define CP_ISA avx2
-#include "sgd/template.h"
-#if defined __clang__
-#pragma clang attribute pop
-#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw"))), apply_to = function)
-#else
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw")
-#endif
-#define CP_VECTOR 64
-#define CP_ISA avx512
-#include "sgd/template.h"
-#if defined __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
+
+#define CP_LEVEL_CODE(isa) \
+    extern __attribute__((visibility("hidden"))) const cp_sgd_code cp_code_f32_##isa, cp_code_f64_##isa; \
+    extern __attribute__((visibility("hidden"))) const cp_multi_model_code cp_multi_model_code_f32_##isa, \
+        cp_multi_model_code_f64_##isa;
+CP_LEVEL_CODE(base)
+CP_LEVEL_CODE(avx2)
+CP_LEVEL_CODE(avx512)
+#undef CP_LEVEL_CODE
 
 /* Return the best level of this CPU: 0 the compiler's default, 1 AVX2, 2 AVX-512. */
 static inline int cp_sgd_isa(void)

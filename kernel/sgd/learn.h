@@ -4,17 +4,14 @@ static CP_NOINLINE int64_t CP(learn)(cp_sgd *s, const cp_chunk *c, int *status)
 {
     if (s->sparse)
         return CP(sparse)(s, c, status);
-#define CP_LEARN(id, code, ...) \
-    case CP_##id: \
-        return s->batched  ? CP(code##_batches)(s, c) \
-               : s->rooted ? CP(code##_rooted)(s, c) \
-               : s->ruled  ? CP(code##_ruled)(s, c) \
-                           : CP(code##_rows)(s, c);
-#define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
-    switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }
-#undef CP_LEARN
-#undef CP_LEARN_SCORES
-    return 0;
+    const int per_class = cp_loss_per_class(s->loss);
+    if (s->batched)
+        return per_class ? CP(scores_batches)(s, c) : CP(margin_batches)(s, c);
+    if (s->rooted && !per_class)
+        return s->rule == CP_MOMENTS ? CP(moving_rows)(s, c) : CP(rooted_rows)(s, c);
+    if (s->ruled)
+        return per_class ? CP(ruled_scores)(s, c) : CP(ruled_margins)(s, c);
+    return per_class ? CP(scores_rows)(s, c) : CP(margin_rows)(s, c);
 }
 
 /* Apply the pending update, the open batch and the scale. Then w holds the model, so that training resumes bit for bit
@@ -77,7 +74,7 @@ static CP_NOINLINE int CP(decide)(cp_sgd *s, const cp_chunk *c, void *to)
 }
 
 /* Copy weights [output][feature] and biases out of a flushed state, or into it. */
-static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int into)
+static CP_COLD void CP(weights)(cp_sgd *s, void *weights, void *biases, int into)
 {
     REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *coef = (REAL *)weights;
     if (into)
@@ -94,7 +91,7 @@ static CP_NOINLINE void CP(weights)(cp_sgd *s, void *weights, void *biases, int 
 }
 
 /* Copy the weights that predict: the averaged ones, if there are any. */
-static CP_NOINLINE void CP(predictor)(cp_sgd *s, void *weights, void *biases)
+static CP_COLD void CP(predictor)(cp_sgd *s, void *weights, void *biases)
 {
     const double *mean = CP_AT(s, const double, mean), *mean_bias = CP_AT(s, const double, mean_bias);
     REAL *coef = (REAL *)weights;
@@ -110,7 +107,7 @@ static CP_NOINLINE void CP(predictor)(cp_sgd *s, void *weights, void *biases)
 }
 
 /* Return whether all features of a row are finite. */
-static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int64_t i)
+static CP_COLD int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 {
     const REAL *x = (const REAL *)c->row[i];
     int64_t n = s->sparse ? c->length[i] : s->features;
@@ -120,5 +117,5 @@ static CP_NOINLINE int CP(row_is_finite)(const cp_sgd *s, const cp_chunk *c, int
     return 1;
 }
 
-static const cp_sgd_code CP(code) = {CP(learn),     CP(flush),          CP(decide),       CP(weights),
+const cp_sgd_code CP(code) = {CP(learn),     CP(flush),          CP(decide),       CP(weights),
                                      CP(predictor), CP(sample_weights), CP(row_is_finite)};

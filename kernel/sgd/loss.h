@@ -153,7 +153,7 @@ CP_INLINE void CP(count_inlined)(cp_sgd_totals *t, enum cp_loss loss, const POIN
 
 #undef CP_NO_MARGIN
 
-/* Calls of the formulas for the ANY copy of the learner: inlined, every copy would contain all of them. */
+/* Calls of the rarer formulas: inlined, every loop over rows would contain all of them. */
 static CP_NOINLINE void CP(formula_called)(POINT *p, enum cp_loss loss, QUAD m, QUAD y, QUAD step, QUAD parameter)
 {
     *p = CP(formula_inlined)(loss, m, y, step, parameter);
@@ -170,6 +170,9 @@ CP_INLINE POINT CP(formula)(enum cp_loss loss, QUAD m, QUAD y, QUAD step, QUAD p
     POINT p;
     if (__builtin_constant_p(loss))
         return CP(formula_inlined)(loss, m, y, step, parameter);
+#define CP_POINT(id) if (loss == CP_##id) return CP(id)(m, y, step, parameter);
+    CP_INLINED(CP_POINT)
+#undef CP_POINT
     CP(formula_called)(&p, loss, m, y, step, parameter);
     return p;
 }
@@ -182,4 +185,22 @@ CP_INLINE void CP(count)(cp_sgd_totals *t, enum cp_loss loss, const POINT *p, in
         CP(count_inlined)(t, loss, p, i, y, w, parameter);
     else
         CP(count_called)(t, loss, p, i, y, w, parameter);
+}
+
+/* Return the slope of a row with label y and weight w, and add the row to the totals. */
+CP_INLINE QUAD CP(slope)(cp_sgd_totals *t, enum cp_loss loss, QUAD m, QUAD step, double y, double w, double parameter)
+{
+    const QUAD label = CP(all)((REAL)y), of = CP(all)((REAL)parameter);
+    POINT p;
+#define CP_SLOPE(id) \
+    if (loss == CP_##id) { \
+        p = CP(id)(m, label, step, of); \
+        CP(count_inlined)(t, CP_##id, &p, 0, y, w, parameter); \
+        return p.slope; \
+    }
+    CP_INLINED(CP_SLOPE)
+#undef CP_SLOPE
+    p = CP(formula)(loss, m, label, step, of);
+    CP(count)(t, loss, &p, 0, y, w, parameter);
+    return p.slope;
 }

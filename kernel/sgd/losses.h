@@ -1,9 +1,8 @@
 /* The table of losses: one line each here, one formula each in sgd/loss.h. The kernel, Python and SQL all read names,
  * label rules, parameters, scores and predictions from it.
  *
- *     MARGIN(id, code, facts...)   a loss of one margin; `code` names its compiled copy of the learner, or ANY,
- *                                  which calls the formula row by row and adds no machine code
- *     SCORES(id, facts...)         a loss with one score per class
+ *     MARGIN(id, facts...)   a loss of one margin
+ *     SCORES(id, facts...)   a loss with one score per class
  *
  * If two lines share a name, the first is for two classes and the other for any number. No switch over losses has a
  * default, so a loss without a formula does not compile. */
@@ -15,21 +14,21 @@
 #include <string.h>
 
 #define CP_LOSSES(MARGIN, SCORES) \
-    MARGIN(LOGISTIC, LOGISTIC, .name = "logistic", .labels = CP_TWO_CLASSES, .probability = 1) \
-    MARGIN(HINGE, HINGE, .name = "svm", .labels = CP_TWO_CLASSES) \
-    MARGIN(SQUARED, SQUARED, .name = "linear", .labels = CP_NUMBERS, .of_mean = 1) \
+    MARGIN(LOGISTIC, .name = "logistic", .labels = CP_TWO_CLASSES, .probability = 1) \
+    MARGIN(HINGE, .name = "svm", .labels = CP_TWO_CLASSES) \
+    MARGIN(SQUARED, .name = "linear", .labels = CP_NUMBERS, .of_mean = 1) \
     SCORES(SOFTMAX, .name = "softmax", .labels = CP_CLASSES, .probability = 1) \
     SCORES(HINGES, .name = "svm", .labels = CP_CLASSES, .rest = 1, .one = CP_HINGE) \
-    MARGIN(HUBER, ANY, .name = "huber", .labels = CP_NUMBERS, .bounded = 1, .parameter = "delta", .usual = 1, \
+    MARGIN(HUBER, .name = "huber", .labels = CP_NUMBERS, .bounded = 1, .parameter = "delta", .usual = 1, \
            .below = INFINITY) \
-    MARGIN(SQUARED_HINGE, ANY, .name = "squared_hinge", .labels = CP_TWO_CLASSES) \
-    MARGIN(POISSON, ANY, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1) \
-    MARGIN(QUANTILE, ANY, .name = "quantile", .labels = CP_NUMBERS, .bounded = 1, .parameter = "tau", .usual = 0.5, \
+    MARGIN(SQUARED_HINGE, .name = "squared_hinge", .labels = CP_TWO_CLASSES) \
+    MARGIN(POISSON, .name = "poisson", .labels = CP_NUMBERS, .exponential = 1, .not_negative = 1, .of_mean = 1) \
+    MARGIN(QUANTILE, .name = "quantile", .labels = CP_NUMBERS, .bounded = 1, .parameter = "tau", .usual = 0.5, \
            .below = 1) \
     SCORES(LOGISTICS, .name = "ovr_logistic", .labels = CP_CLASSES, .probability = 1, .rest = 1, .one = CP_LOGISTIC)
 
-/* Losses with their own compiled copy of the learner; all others use ANY. */
-#define CP_COPIES(COPY) COPY(LOGISTIC) COPY(HINGE) COPY(SQUARED)
+/* Losses whose formulas are inlined into the learner; the others are called row by row, and add no machine code. */
+#define CP_INLINED(LOSS) LOSS(LOGISTIC) LOSS(HINGE) LOSS(SQUARED)
 
 #define CP_LOSS_ID(id, ...) CP_##id,
 enum cp_loss { CP_LOSSES(CP_LOSS_ID, CP_LOSS_ID) };
@@ -59,11 +58,17 @@ typedef struct {
     double usual, below;          /* parameter: its default; its open range is (0, below) */
 } cp_loss_facts;
 
-#define CP_LOSS_FACTS(id, code, ...) [CP_##id] = {__VA_ARGS__},
-#define CP_LOSS_FACTS_OF_SCORES(id, ...) [CP_##id] = {__VA_ARGS__},
-static const cp_loss_facts cp_losses[CP_LOSS_COUNT] = {CP_LOSSES(CP_LOSS_FACTS, CP_LOSS_FACTS_OF_SCORES)};
+#define CP_LOSS_FACTS(id, ...) [CP_##id] = {__VA_ARGS__},
+static const cp_loss_facts cp_losses[CP_LOSS_COUNT] = {CP_LOSSES(CP_LOSS_FACTS, CP_LOSS_FACTS)};
 #undef CP_LOSS_FACTS
-#undef CP_LOSS_FACTS_OF_SCORES
+
+/* Return whether the formula of a loss is inlined into the learner. */
+static inline int cp_loss_is_inlined(enum cp_loss loss)
+{
+#define CP_EQUALS(id) || loss == CP_##id
+    return 0 CP_INLINED(CP_EQUALS);
+#undef CP_EQUALS
+}
 
 /* Return whether a loss has one output per class. */
 static inline int cp_loss_per_class(enum cp_loss loss) { return cp_losses[loss].labels == CP_CLASSES; }

@@ -77,7 +77,7 @@ CP_INLINE void CP(follow)(cp_sgd *s, const int32_t *index, int64_t n, int sign)
         s->squares += sign * CP(squares_of)(s, index, n);
 }
 
-static CP_NOINLINE void CP(settle)(cp_sgd *s);
+static CP_COLD void CP(settle)(cp_sgd *s);
 
 /* Scale the weights down if they exceed the bound, given the sum of v^2. */
 static CP_NOINLINE void CP(keep_within)(cp_sgd *s, double squares)

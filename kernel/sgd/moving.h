@@ -92,7 +92,7 @@ CP_INLINE int64_t CP(moving)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
     CP(bits_type) keep[CP_LANES];
     PACK x[CP_NARROW_PACKS];
     cp_sgd_totals totals = s->totals;
-    const QUAD unit = CP(all)((REAL)s->intercept), parameter = CP(all)((REAL)s->parameter);
+    const QUAD unit = CP(all)((REAL)s->intercept);
     int64_t i;
     CP(tail_mask)(keep, s->features);
     CP(load_moving)(s, &r, packs);
@@ -108,14 +108,13 @@ CP_INLINE int64_t CP(moving)(cp_sgd *s, const cp_chunk *c, const enum cp_loss lo
         r.bias -= r.g;
         const REAL by = (REAL)CP(adam_begin)(r.fade, s->rate);
         const QUAD weight = CP(all)((REAL)(c->weighted ? c->weight[i] : 1));
-        POINT at = CP(formula)(loss, m, CP(all)((REAL)c->label[i]), weight, parameter);
-        if (CP(move_squares)(&r, x, at.slope, packs)) {
+        const QUAD slope = CP(slope)(&totals, loss, m, weight, c->label[i], c->weight[i], s->parameter);
+        if (CP(move_squares)(&r, x, slope, packs)) {
             for (int j = 0; j < packs; j++)
                 CP_EACH CP_PART(r.root[j]) = CP(renewed_lane)(CP_PART(r.sum[j]), CP_PART(r.root[j]));
             r.root_bias = CP(renewed_quad)(r.sum_bias, r.root_bias);
         }
-        CP(move_means)(&r, x, at.slope, unit, by, packs);
-        CP(count)(&totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
+        CP(move_means)(&r, x, slope, unit, by, packs);
     }
     CP(store_moving)(s, &r, packs);
     s->totals = totals;

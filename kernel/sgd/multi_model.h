@@ -21,11 +21,7 @@ static inline const cp_multi_model_code *cp_multi_model_code_of(const cp_sgd *s,
 static inline int cp_sgd_vectorisable(const cp_sgd *s)
 {
     const int plain = !s->ruled && !s->bounded, ruled = s->ruled && s->rule != CP_MOMENTS && !(s->max_norm > 0);
-    int copied = 0;
-#define CP_COPY(id) copied |= s->loss == CP_##id;
-    CP_COPIES(CP_COPY)
-#undef CP_COPY
-    return copied && (plain || ruled) && !s->sparse && !s->batched && !s->weighs
+    return cp_loss_is_inlined(s->loss) && (plain || ruled) && !s->sparse && !s->batched && !s->weighs
            && s->padded * s->bytes <= CP_NARROW_PACKS * CP_LINE;
 }
 

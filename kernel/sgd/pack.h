@@ -28,6 +28,21 @@ typedef struct { CP(lane_type) part[CP_PARTS]; } CP(pack_type);
 #define CP_EACH for (int part_ = 0; part_ < CP_PARTS; part_++)
 #define CP_PART(a) (a).part[part_]
 
+/* Learn a chunk of narrow rows by a function for their packs: a copy for each number, or, where few CPUs run this
+ * level, one for all. */
+#undef CP_BY_PACKS
+#if defined CP_FEW_COPIES
+#define CP_BY_PACKS(function, loss, packs) return CP(function)(s, c, loss, (int)(packs));
+#else
+#define CP_BY_PACKS(function, loss, packs) \
+    switch (packs) { \
+    case 1: return CP(function)(s, c, loss, 1); \
+    case 2: return CP(function)(s, c, loss, 2); \
+    case 3: return CP(function)(s, c, loss, 3); \
+    } \
+    return CP(function)(s, c, loss, 4);
+#endif
+
 CP_INLINE PACK CP(load)(const REAL *from)
 {
     PACK a;

@@ -95,16 +95,24 @@ CP_INLINE CP(seen_type) CP(see_records)(cp_sgd *s, const int32_t *index, const R
     return (CP(seen_type)){CP(sum_quad)(dot)[0], CP(sum_quad)(norm)[0], (word[0] | word[1]) != 0};
 }
 
+/* Update the feature scales from a row that exceeds them, unless it will be rejected, which must not change the state.
+ * Returns what CP(see_records) then returns. */
+static CP_COLD CP(seen_type) CP(enlarge_records)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n)
+{
+    int finite = 1;
+    for (int64_t i = 0; finite && i < n; i++)
+        finite = CP(is_finite)(x[i]);
+    if (finite)
+        CP(enlarge)(s, index, x, n);
+    return CP(see_records)(s, index, x, n);
+}
+
 /* Update the feature scales from a row, and sum v . x in the same walk. Returns sum (x / s)^2. */
 CP_INLINE double CP(take_in_records)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n, REAL *dot)
 {
     CP(seen_type) seen = CP(see_records)(s, index, x, n);
-    for (int64_t i = 0; seen.larger && i < n; i++) /* a row that will be rejected must not change the state */
-        seen.larger = CP(is_finite)(x[i]);
-    if (seen.larger) {
-        CP(enlarge)(s, index, x, n);
-        seen = CP(see_records)(s, index, x, n);
-    }
+    if (seen.larger)
+        seen = CP(enlarge_records)(s, index, x, n);
     *dot = seen.dot;
     return (double)seen.norm;
 }

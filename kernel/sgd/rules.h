@@ -47,7 +47,7 @@ CP_RULE(LANE, CP(lane_bits), LANE, each) /* each lane a model with its own step 
 #undef CP_RULE
 
 /* Rescale the weights of features that exceed their largest value so far. */
-static CP_NOINLINE void CP(enlarge)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n)
+static CP_COLD void CP(enlarge)(cp_sgd *s, const int32_t *index, const REAL *x, int64_t n)
 {
     const int64_t feature = s->sparse ? s->stride : 1, output = s->sparse ? 1 : s->padded;
     REAL *inv = CP_AT(s, REAL, inv), *v = CP_AT(s, REAL, w);
@@ -132,7 +132,7 @@ static CP_NOINLINE void CP(pay)(cp_sgd *s, const int32_t *index, int64_t n)
 }
 
 /* Apply all penalties owed, so that the weights are final. */
-static CP_NOINLINE void CP(settle)(cp_sgd *s)
+static CP_COLD void CP(settle)(cp_sgd *s)
 {
     if (!(s->owed > 0))
         return;
@@ -335,21 +335,18 @@ CP_INLINE double CP(ready)(cp_sgd *s, const int32_t *index, const REAL *x, int64
 }
 
 /* Turn scores into slopes and add the row to the totals. Returns 0 if a score is not finite. */
-CP_INLINE int CP(slopes_of_row)(cp_sgd *s, REAL *score, double label, double w, REAL *slope, const enum cp_loss loss)
+CP_INLINE int CP(slopes_of_row)(cp_sgd *s, REAL *score, double label, double w, REAL *slope, int per_class)
 {
-    if (cp_loss_per_class(loss))
+    if (per_class)
         return CP(per_class)(s, score, (int64_t)label, w, 1, slope);
     if (!CP(is_finite)(*score))
         return 0;
-    POINT at = CP(formula)(loss, CP(all)(*score), CP(all)((REAL)label), CP(all)((REAL)w),
-                           CP(all)((REAL)s->parameter));
-    *slope = at.slope[0];
-    CP(count)(&s->totals, loss, &at, 0, label, w, s->parameter);
+    *slope = CP(slope)(&s->totals, s->loss, CP(all)(*score), CP(all)((REAL)w), label, w, s->parameter)[0];
     return 1;
 }
 
 /* Learn from dense rows, one update per row. */
-CP_INLINE int64_t CP(ruled_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_loss loss)
+CP_INLINE int64_t CP(ruled_rows)(cp_sgd *s, const cp_chunk *c, const int per_class)
 {
     const int64_t packs = s->padded / CP_LANES;
     REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *score = CP_AT(s, REAL, work),
@@ -363,7 +360,7 @@ CP_INLINE int64_t CP(ruled_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_los
         const double norm = CP(ready)(s, NULL, row, s->features, score);
         for (int64_t k = 0; k < s->outputs; k++)
             score[k] = (REAL)s->scale * CP(dot)(v + k * s->padded, row, packs, keep) + bias[k];
-        if (!CP(slopes_of_row)(s, score, c->label[i], c->weight[i], slope, loss))
+        if (!CP(slopes_of_row)(s, score, c->label[i], c->weight[i], slope, per_class))
             break;
         CP(took)(s, norm);
         CP(update_dense)(s, row, 0, slope, slope, keep);
@@ -372,9 +369,5 @@ CP_INLINE int64_t CP(ruled_rows)(cp_sgd *s, const cp_chunk *c, const enum cp_los
     return i;
 }
 
-#define CP_COPY(id) \
-    static CP_NOINLINE int64_t CP(id##_ruled)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, CP_##id); }
-CP_COPIES(CP_COPY)
-#undef CP_COPY
-static CP_NOINLINE int64_t CP(ANY_ruled)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, s->loss); }
-static CP_NOINLINE int64_t CP(SCORES_ruled)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, CP_SOFTMAX); }
+static CP_NOINLINE int64_t CP(ruled_margins)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, 0); }
+static CP_NOINLINE int64_t CP(ruled_scores)(cp_sgd *s, const cp_chunk *c) { return CP(ruled_rows)(s, c, 1); }

@@ -141,7 +141,7 @@ CP_INLINE void CP(take_sizes)(cp_sgd *const *s, SCRATCH *t, int p)
 }
 
 /* Load all models. Lanes without a model stay at 0, and their totals are discarded. */
-static CP_NOINLINE void CP(assemble)(cp_sgd *const *s, int count, const uint8_t *assign_folds, void *memory)
+static CP_COLD void CP(assemble)(cp_sgd *const *s, int count, const uint8_t *assign_folds, void *memory)
 {
     SCRATCH *t = memory;
     memset(t, 0, sizeof *t);
@@ -190,7 +190,7 @@ CP_INLINE void CP(store_model)(cp_sgd *s, int k, const SCRATCH *t, const REAL *h
 #undef CP_TOTAL
 }
 
-static CP_NOINLINE void CP(part)(cp_sgd *const *s, const void *memory, const cp_chunk *c)
+static CP_COLD void CP(part)(cp_sgd *const *s, const void *memory, const cp_chunk *c)
 {
     const SCRATCH *t = memory;
     for (int p = 0; p < t->parts; p++)
@@ -202,7 +202,7 @@ static CP_NOINLINE void CP(part)(cp_sgd *const *s, const void *memory, const cp_
 }
 
 /* Sample the weights of the models that are due, as CP(sample_weights) does. */
-static CP_NOINLINE void CP(sample_models)(cp_sgd *const *s, SCRATCH *t)
+static CP_COLD void CP(sample_models)(cp_sgd *const *s, SCRATCH *t)
 {
     DOUBLES share = {0};
     MODEL_MASK due = {0};

@@ -13,7 +13,7 @@
  *     each epoch:  cp_sgd_begin(state, rate);  cp_sgd_learn(state, &rows, &done) ...;  cp_sgd_flush(state); */
 #pragma once
 
-#include "sgd/isa.h"
+#include "sgd/formulas.h"
 #include "sgd/optimizer_state.h"
 
 static inline void cp_sgd_init(cp_sgd *s, const cp_sgd_shape *shape)
@@ -112,7 +112,7 @@ static inline void cp_sgd_probabilities(enum cp_loss loss, double *score, int64_
     for (int64_t k = 1; k < classes; k++)
         top = score[k] > top ? score[k] : top;
     for (int64_t k = 0; k < classes; k++)
-        sum += score[k] = cp_exp_minus_f64_base((cp_quad_type_f64_base){top - score[k]})[0];
+        sum += score[k] = cp_exp_minus_f64_quad((cp_quad_type_f64_quad){top - score[k]})[0];
     for (int64_t k = 0; k < classes; k++)
         score[k] /= sum;
 }

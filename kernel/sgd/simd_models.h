@@ -281,7 +281,7 @@ CP_INLINE int64_t CP(models_rows)(cp_sgd *const *s, SCRATCH *t, cp_chunk *c, con
         if (normalized)
             by = CP(narrowed)(CP(rates)(t, s[0]->intercept, left_out, 1));
         CP(labels_of)(c, i, &y, &exact);
-        LANE_POINT result = CP_LANED(formula_inlined)(loss, m, y, rooted ? CP(lanes)(1) : rate, parameter);
+        LANE_POINT result = CP_LANED(formula)(loss, m, y, rooted ? CP(lanes)(1) : rate, parameter);
         if (by_fold)
             CP(clear_left_out)(&result, go);
         CP(moves)(t, &of, go, rooted, by_fold);
@@ -315,22 +315,16 @@ CP_INLINE int64_t CP(models_rows)(cp_sgd *const *s, SCRATCH *t, cp_chunk *c, con
 static CP_NOINLINE int64_t CP(learn_models)(cp_sgd *const *s, void *memory, cp_chunk *c)
 {
     SCRATCH *t = memory;
-#define CP_HELD(id, rooted) \
-    c->part ? CP(models_rows)(s, t, c, CP_##id, rooted, 1) : CP(models_rows)(s, t, c, CP_##id, rooted, 0)
-#define CP_COPY(id) \
-    if (s[0]->loss == CP_##id) \
-        return s[0]->rooted  ? (CP_HELD(id, 1)) \
-               : s[0]->ruled ? CP(ruled_models_rows)(s, t, c, CP_##id) \
-                             : (CP_HELD(id, 0));
-    CP_COPIES(CP_COPY)
-#undef CP_COPY
-#undef CP_HELD
-    return 0;
+    if (s[0]->rooted)
+        return c->part ? CP(models_rows)(s, t, c, s[0]->loss, 1, 1) : CP(models_rows)(s, t, c, s[0]->loss, 1, 0);
+    if (s[0]->ruled)
+        return CP(ruled_models_rows)(s, t, c, s[0]->loss);
+    return c->part ? CP(models_rows)(s, t, c, s[0]->loss, 0, 1) : CP(models_rows)(s, t, c, s[0]->loss, 0, 0);
 }
 
 _Static_assert(sizeof(SCRATCH) <= CP_SCRATCH_BYTES, "a company has room");
 
-static const cp_multi_model_code CP(multi_model_code) = {CP_LANE_MODELS, CP(assemble), CP(learn_models), CP(part)};
+const cp_multi_model_code CP(multi_model_code) = {CP_LANE_MODELS, CP(assemble), CP(learn_models), CP(part)};
 #undef CP_GROWTH
 #undef CP_LANE_MODELS
 #undef CP_MAX_NARROW_FEATURES

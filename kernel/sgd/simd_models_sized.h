@@ -3,7 +3,7 @@
 
 /* Apply the pending update of one fold's models, and rescale the weights of features that exceed their largest value so
  * far, as CP(enlarge_rooted) does. */
-static CP_NOINLINE void CP(enlarge_fold)(cp_sgd *const *s, SCRATCH *t, int p, const REAL *row)
+static CP_COLD void CP(enlarge_fold)(cp_sgd *const *s, SCRATCH *t, int p, const REAL *row)
 {
     const REAL least = CP_BYTES == 4 ? (REAL)1e-37 : (REAL)1e-307;
     const REAL *inv = CP_AT(s[t->first[p]], const REAL, inv);
@@ -52,7 +52,7 @@ CP_INLINE int CP(any_sign)(CP(lane_bits) *hit)
 
 /* Rescale the weights of all folds but one for features that exceed their largest value so far, and scale the row
  * again. */
-static CP_NOINLINE void CP(enlarge_folds)(cp_sgd *const *s, SCRATCH *t, const REAL *row, const PACK *x, int left_out,
+static CP_COLD void CP(enlarge_folds)(cp_sgd *const *s, SCRATCH *t, const REAL *row, const PACK *x, int left_out,
                                           const int packs)
 {
     for (int p = 0; p < t->parts; p++) {

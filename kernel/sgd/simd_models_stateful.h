@@ -107,7 +107,7 @@ CP_INLINE int64_t CP(ruled_models_rows)(cp_sgd *const *s, SCRATCH *t, const cp_c
         if (CP(any_model)(~(CP(lane_bits))(m - m == 0) & go))
             break;
         CP(labels_of)(c, i, &y, &exact);
-        LANE_POINT result = CP_LANED(formula_inlined)(loss, m, y, CP(lanes)(1), parameter);
+        LANE_POINT result = CP_LANED(formula)(loss, m, y, CP(lanes)(1), parameter);
         CP(clear_left_out)(&result, go);
         CP(count_models)(t, loss, &result, &exact, &ones);
         t->slope = result.slope;

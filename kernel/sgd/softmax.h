@@ -119,7 +119,7 @@ CP_INLINE void CP(walk_two)(REAL *v, int64_t stride, const REAL *p, const REAL *
         score[1] = CP(sum)(a1)[0];
 }
 
-static CP_NOINLINE int64_t CP(SCORES_rows)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(scores_rows)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES, outputs = s->outputs;
     REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *score = CP_AT(s, REAL, work);
@@ -151,7 +151,7 @@ static CP_NOINLINE int64_t CP(SCORES_rows)(cp_sgd *s, const cp_chunk *c)
     return i;
 }
 
-static CP_NOINLINE int64_t CP(SCORES_batches)(cp_sgd *s, const cp_chunk *c)
+static CP_NOINLINE int64_t CP(scores_batches)(cp_sgd *s, const cp_chunk *c)
 {
     const int64_t packs = s->padded / CP_LANES, outputs = s->outputs, stride = cp_round_up(outputs, CP_LANES);
     REAL *v = CP_AT(s, REAL, w), *bias = CP_AT(s, REAL, bias), *grad_bias = CP_AT(s, REAL, grad_bias);

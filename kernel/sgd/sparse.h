@@ -141,9 +141,9 @@ CP_INLINE void CP(sparse_ahead)(const cp_sgd *s, const cp_chunk *c, int64_t i)
 }
 
 /* Learn from sparse rows. Returns the number learnt; `status` is set if a row's indices are invalid. */
-CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const enum cp_loss loss)
+CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, const int per_class)
 {
-    REAL *score = CP_AT(s, REAL, work), *slope = cp_loss_per_class(loss) ? CP_AT(s, REAL, g) : score + CP_LANES;
+    REAL *score = CP_AT(s, REAL, work), *slope = per_class ? CP_AT(s, REAL, g) : score + CP_LANES;
     const REAL step = (REAL)(s->batched || s->ruled ? 1 : s->rate);
     const int recorded = s->rule == CP_NORMALIZED && s->outputs == 1; /* CP(ready) computes the score */
     int64_t i;
@@ -160,17 +160,14 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
             *score = (REAL)s->scale * vx + *CP_AT(s, const REAL, bias);
         else if (!recorded)
             CP(sparse_scores)(s, index, x, n, score);
-        if (cp_loss_per_class(loss)) {
+        if (per_class) {
             if (!CP(per_class)(s, score, (int64_t)c->label[i], c->weight[i], step, slope))
                 break;
         } else {
             if (!CP(is_finite)(*score))
                 break;
-            POINT at = CP(formula)(loss, CP(all)(*score), CP(all)((REAL)c->label[i]),
-                                   CP(all)(step * (REAL)c->weight[i]),
-                                 CP(all)((REAL)s->parameter));
-            *slope = at.slope[0];
-            CP(count)(&s->totals, loss, &at, 0, c->label[i], c->weight[i], s->parameter);
+            *slope = CP(slope)(&s->totals, s->loss, CP(all)(*score), CP(all)(step * (REAL)c->weight[i]), c->label[i],
+                               c->weight[i], s->parameter)[0];
         }
         if (s->ruled)
             CP(took)(s, norm);
@@ -184,25 +181,7 @@ CP_INLINE int64_t CP(sparse_rows)(cp_sgd *s, const cp_chunk *c, int *status, con
     return i;
 }
 
-#define CP_SPARSE(how, code, loss) \
-    how int64_t CP(code##_sparse)(cp_sgd *s, const cp_chunk *c, int *status) \
-    { \
-        return CP(sparse_rows)(s, c, status, loss); \
-    }
-#define CP_COPY(id) CP_SPARSE(CP_INLINE, id, CP_##id)
-CP_COPIES(CP_COPY)
-#undef CP_COPY
-CP_SPARSE(static CP_NOINLINE, ANY, s->loss)
-CP_SPARSE(static CP_NOINLINE, SCORES, CP_SOFTMAX) /* stands for all SCORES losses: see CP(per_class) */
-#undef CP_SPARSE
-
-/* Copies for one loss are inlined here: as separate functions GCC 12 makes them a third slower. */
 static CP_NOINLINE int64_t CP(sparse)(cp_sgd *s, const cp_chunk *c, int *status)
 {
-#define CP_LEARN(id, code, ...) case CP_##id: return CP(code##_sparse)(s, c, status);
-#define CP_LEARN_SCORES(id, ...) CP_LEARN(id, SCORES, )
-    switch (s->loss) { CP_LOSSES(CP_LEARN, CP_LEARN_SCORES) }
-#undef CP_LEARN
-#undef CP_LEARN_SCORES
-    return 0;
+    return cp_loss_per_class(s->loss) ? CP(sparse_rows)(s, c, status, 1) : CP(sparse_rows)(s, c, status, 0);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "numbers.h"
+#include "sgd/code.h"
 #include "sgd/evaluate.h"
 #include "sgd/folds.h"
 

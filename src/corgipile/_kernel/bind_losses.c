@@ -2,6 +2,7 @@
 #include "bind.h"
 #include "sgd/baseline.h"
 #include "sgd/epochs.h"
+#include "sgd/sgd.h"
 
 /* sgd_probabilities(loss, scores[rows, classes], classes): in place */
 static PyObject *sgd_probabilities(PyObject *Py_UNUSED(self), PyObject *args)

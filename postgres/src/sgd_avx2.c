@@ -1,0 +1,3 @@
+/* The learner for CPUs with AVX2. */
+#define CP_CODE_LEVEL 1
+#include "sgd/code.h"
