@@ -1,4 +1,4 @@
-/* The loss formulas for single rows, outside the learner: on quads, whose lanes are alike. */
+/* The loss formulas for single rows, outside the learner: on quads, whose lanes hold the same row. */
 #pragma once
 
 #include "sgd/isa.h"

@@ -50,9 +50,7 @@ def test_lists_are_made_of_the_table():
     assert list(NAMES) == list(dict.fromkeys(loss.name for loss in LOSSES))
 
 
-@pytest.mark.parametrize(
-    "line", ['MARGIN(NEW, .name = "new")', 'SCORES(NEW, .name = "new", .labels = CP_CLASSES)']
-)
+@pytest.mark.parametrize("line", ['MARGIN(NEW, .name = "new")', 'SCORES(NEW, .name = "new", .labels = CP_CLASSES)'])
 def test_a_loss_without_a_formula_does_not_compile(line, tmp_path):
     compiler = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
     if not compiler:

@@ -25,6 +25,7 @@ class Format(NamedTuple):
         log: Whether a log in the folder lists the live files, so that no file is a table alone.
         index_file: Writes the row index of a path with the given options and returns its path; None if the format
             needs no index.
+        local: Whether files must be local, since a library reads them by their path.
     """
 
     magic: bytes
@@ -36,6 +37,7 @@ class Format(NamedTuple):
     folder: Callable[[Path, Sequence[str]], bool] = lambda path, files: False  # noqa: ARG005 - as above
     index_file: Callable[..., str] | None = None
     log: bool = False
+    local: bool = False
 
 
 def folder_format(

@@ -21,7 +21,7 @@ from corgipile.tables.in_memory import is_pair, of_memory
 from corgipile.tables.in_memory.arrays import is_rows
 from corgipile.tables.io.files import File, PathLike
 from corgipile.tables.io.index_cache import opening_together
-from corgipile.tables.io.remote import file_of, open_together
+from corgipile.tables.io.remote import RemoteFile, file_of, open_together
 from corgipile.tables.io.spill import Spill, spill_folder
 from corgipile.tables.io.unpacking import PACKED_TEXT
 from corgipile.tables.partitions import SourceFile, with_keys
@@ -260,6 +260,10 @@ def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spil
 def _open_file(path: str | File, format_name: str | None, options: dict[str, Any]) -> Table:
     name = format_name or find_format(path)
     options = _options_for(path, name, options)
+    if formats()[name].local and isinstance(path, File):
+        if isinstance(path, RemoteFile):
+            raise BadArgument(f"{path.path} must be a local file, since it has the {name} format; copy it first")
+        path = path.path
     return formats()[name].open(path, **options, **({"sure": True} if format_name == "csv" else {}))
 
 

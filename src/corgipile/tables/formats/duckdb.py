@@ -385,4 +385,4 @@ def _cast(chunk: pa.Array, wanted: pa.DataType) -> pa.Array:
     return chunk.cast(wanted)
 
 
-FORMAT = Format(b"", SUFFIXES, DuckDBTable, frozenset({"spill", "table"}), knows=is_database)
+FORMAT = Format(b"", SUFFIXES, DuckDBTable, frozenset({"spill", "table"}), knows=is_database, local=True)

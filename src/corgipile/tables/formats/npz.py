@@ -251,4 +251,4 @@ class _Unpacked:
         return self.inflated().get(starts, stops)
 
 
-FORMAT = Format(MAGIC, SUFFIXES, npz_table, frozenset({"columns", "spill"}))
+FORMAT = Format(MAGIC, SUFFIXES, npz_table, frozenset({"columns", "spill"}), local=True)

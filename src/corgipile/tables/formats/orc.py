@@ -263,4 +263,4 @@ def _number(fields: Fields, name: int) -> int:
     return next((value for value in reversed(fields.get(name, [])) if isinstance(value, int)), 0)
 
 
-FORMAT = Format(MAGIC, SUFFIXES, OrcTable, frozenset({"spill"}))
+FORMAT = Format(MAGIC, SUFFIXES, OrcTable, frozenset({"spill"}), local=True)

@@ -313,4 +313,4 @@ def _inferred(name: str, seen: set[type], path: str) -> pa.DataType:
     return KINDS[kinds.pop()] if kinds else pa.string()
 
 
-FORMAT = Format(MAGIC, SUFFIXES, SqliteTable, frozenset({"table"}))
+FORMAT = Format(MAGIC, SUFFIXES, SqliteTable, frozenset({"table"}), local=True)

@@ -263,4 +263,4 @@ def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
 
 
-FORMAT = Format(MAGIC, SUFFIXES, AvroTable, frozenset({"spill"}))
+FORMAT = Format(MAGIC, SUFFIXES, AvroTable, frozenset({"spill"}), local=True)

@@ -86,5 +86,7 @@ def _columns(source: H5, name: str, data: Any, *, alone: bool) -> dict[str, Colu
     return {name: column_of(stored, where, str if text else item)}
 
 
-FORMAT = Format(MAGIC, SUFFIXES, hdf5_table, frozenset({"columns", "group", "paths", "spill"}))
-ANNDATA = Format(b"", anndata.SUFFIXES, hdf5_table, frozenset({"columns", "paths", "spill"}), agree=anndata.same_genes)
+FORMAT = Format(MAGIC, SUFFIXES, hdf5_table, frozenset({"columns", "group", "paths", "spill"}), local=True)
+ANNDATA = FORMAT._replace(
+    magic=b"", suffixes=anndata.SUFFIXES, options=FORMAT.options - {"group"}, agree=anndata.same_genes
+)
