@@ -1,13 +1,18 @@
-"""Memory of this process and its machine, on systems that report it."""
+"""Memory and processors of this process and its machine, on systems that report them."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Peak", "available_memory", "peaking"]
+__all__ = ["Peak", "available_memory", "cores", "peaking"]
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def cores() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def available_memory() -> int:

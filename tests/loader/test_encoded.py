@@ -14,6 +14,7 @@ from corgipile.loader.budget import columns_of, fit
 from corgipile.orders import named
 from corgipile.tables import encoded
 from corgipile.tables.formats.arrow import file as arrow
+from corgipile.tables.formats.parquet import sizes
 from corgipile.tables.formats.parquet import table as parquet
 from corgipile.testing import Counting
 
@@ -128,7 +129,7 @@ def test_states_go_on_where_rows_are_unpacked(files, kind, order):
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
 def test_reads_are_bounded_and_the_same(files, rows, kind, monkeypatch):
-    monkeypatch.setattr(parquet, "SMALL", 0)
+    monkeypatch.setattr(sizes, "SMALL", 0)
     monkeypatch.setattr(arrow, "SMALL", 0)
     table = cp.open(files / kind)
     monkeypatch.setattr(parquet.ParquetTable, "_decode", None)

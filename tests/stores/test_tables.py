@@ -227,7 +227,7 @@ def test_what_people_hold(folder, bucket):
 @pytest.mark.parametrize("magic", [b"ORC", b"Obj\x01", b"PK\x03\x04", b"\x89HDF\r\n\x1a\n", b"SQLite format 3\x00"])
 def test_formats_that_need_a_local_file_name_it(tmp_path, magic):
     (tmp_path / "rows").write_bytes(magic + bytes(100))
-    with pytest.raises(BadArgument, match="rows must be a local file, since it has the .* format; copy it first"):
+    with pytest.raises(BadArgument, match=r"rows must be a local file, since it has the .* format; copy it first"):
         cp.open("rows", filesystem=LocalStore(tmp_path))
 
 

@@ -1,6 +1,5 @@
 """Newton's method: sums over rows from the kernel, and the step that they give."""
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from corgipile.linear.row_errors import Locate
 from corgipile.linear.scaling import Scaling
 from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, Step
 from corgipile.linear.sparse import Sparse
+from corgipile.resident import cores
 from corgipile.sizes import OnBad
 
 __all__ = ["GRADIENT", "GRAM", "TRIANGLE", "Factor", "Newton", "Sums", "factor_gram", "factor_rows"]
@@ -87,7 +87,7 @@ class Newton(SGD):
         self._rows, self._what = 0, what
         settings = np.ascontiguousarray(weights), space.center, 1 / space.scale
         _kernel.newton_begin(self._sums, what, start, blend, width, *settings)
-        with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), len(self._lanes))) as pool:
+        with ThreadPoolExecutor(min(cores(), len(self._lanes))) as pool:
             self._map = pool.map
             yield
 

@@ -1,7 +1,6 @@
 """Rows routed to several models: each learns outside its fold, on its label, or both, vectorised across models."""
 
 import math
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -21,6 +20,7 @@ from corgipile.linear.problem import Task
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD, Step
 from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.resident import cores
 
 __all__ = ["Run", "Stack", "learn_labels", "learn_parts", "max_threads", "teams", "worth_a_thread"]
 
@@ -181,7 +181,7 @@ class Stack:
 
 def max_threads() -> int:
     """Return how many threads may train models."""
-    return min(len(os.sched_getaffinity(0)), MAX_THREADS)
+    return min(cores(), MAX_THREADS)
 
 
 def _consecutive(runs: list[Run]) -> Iterator[list[Run]]:

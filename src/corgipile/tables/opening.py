@@ -142,7 +142,7 @@ def open(  # noqa: A001 - reads as corgipile.open
     parts = _unpacked(_opened(parts), spill)
     with trusting(trust), opening_together(len(parts)):
         tables = [_open_part(part, format, chosen, spill) for part, chosen in zip(parts, options, strict=True)]
-    for kind in formats().values() if len(tables) > 1 else ():
+    for kind in formats().values():
         tables = kind.agree(tables)
     return _joined(with_keys(tables, [part.keys if isinstance(part, SourceFile) else {} for part in parts]))
 

@@ -47,8 +47,7 @@ def flat(column: pa.Array) -> npt.NDArray[Any]:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if not len(column):
         return np.empty(0, fixed[0])
-    values = np.frombuffer(column.buffers()[1], fixed[0])
-    return values[column.offset : column.offset + len(column)]
+    return np.frombuffer(column.buffers()[1], fixed[0], column.offset + len(column))[column.offset :]
 
 
 def floats(column: pa.Array) -> npt.NDArray[Any]:

@@ -58,7 +58,7 @@ BATCH_ROWS, BATCH_BYTES, BATCH_PARTS = coding.BATCH_ROWS, 1 << 17, 32  # decoded
 
 DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
 
-TIDY_BYTES, TIDY_PARTS = 1 << 20, 2  # decoded bytes after which freed pages are returned to the system; likewise
+TIDY_BYTES, TIDY_PARTS = 1 << 20, 4  # decoded bytes after which freed pages are returned to the system; likewise
 PARSED_RATIO = 11  # parsed bytes of a footer per stored byte
 _footers: Common[Any] = Common(8 << 20, lambda found: PARSED_RATIO * int(found.serialized_size))
 _decoded: Common[pa.RecordBatch] = Common(SMALL, lambda rows: int(rows.nbytes))
