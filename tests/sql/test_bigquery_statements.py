@@ -263,14 +263,17 @@ def test_stored_expressions_are_checked_again(sql, trained):
         "hostile",
     )
     model = unpack(content)
-    for expression in ("(SELECT 1)", "1), (SELECT 2", "f2) FROM mydataset.mytable WHERE (true"):
+    for expression in (
+        "(SELECT 1)", "1), (SELECT 2", "f2) FROM mydataset.mytable WHERE (true", "1) UNION SELECT (2", "COLUMNS(*)", "$f",
+        "getenv('HOME')", "current_setting('threads')", "repeat('a', 1 << 30)", "nextval('s')", "main.f(1)",
+    ):  # fmt: skip
         model.params["bigquery"]["transform"]["scaled"] = expression
         sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
         sql.execute(
             "INSERT INTO corgipile_models SELECT ?, * EXCLUDE (name, content, version), uuid(), ? FROM corgipile_models LIMIT 1",
             [name, model.pack()],
         )
-        with pytest.raises(CorgiPileError, match="expressions without queries"):
+        with pytest.raises(CorgiPileError, match=r"expressions without queries|pure functions"):
             sql.execute(f"SELECT * FROM ML.PREDICT(MODEL {name}, TABLE mydataset.mytable)").fetchall()
     sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
 

@@ -92,7 +92,7 @@ def _function(part: Reader) -> tuple[str, int]:
 
 
 def columns_of(transform: Mapping[str, str], names: Sequence[str], constants: Mapping[str, str]) -> dict[str, str]:
-    """Return the SQL of each column, in which constants replace aggregates, and all columns of the rows a star."""
+    """Return the SQL of each column: constants replace aggregates, and the columns of the rows replace a star."""
     columns: dict[str, str] = {}
     if ALL in transform:
         excluded = {one.strip().strip('"').lower() for one in transform[ALL].split(",")}

@@ -101,7 +101,7 @@ def _constant(value: Any) -> str:
 
 
 def _labelled(table: Table, given: Given, notes: list[str]) -> tuple[Table, Given]:
-    """Return the rows with a label, and settings in which more than two classes need softmax."""
+    """Return the rows with a label, and the settings; softmax for more than two classes."""
     valid, classes = [np.empty(0, bool)], set[Any]()
     for _, batch in scan(table, [given["label"]]):
         valid.append(np.asarray(batch.column(0).is_valid()))

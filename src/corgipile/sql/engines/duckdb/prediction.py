@@ -1,7 +1,7 @@
 """SQL of predictions: a call of one of our functions with the model's columns."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from corgipile.errors import BadArgument, MissingColumn
@@ -41,6 +41,14 @@ __all__ = [
     "prediction_sql",
     "scored_rows",
 ]
+
+READING = ("PARAMETER", "STAR", "SUBQUERY")  # parts of an expression that read more than named columns
+PURE = """
+    SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name)
+    HAVING bool_and(internal) AND bool_or(function_type IN ('scalar', 'aggregate') AND stability = 'CONSISTENT')
+    AND lower(function_name) NOT IN ('array_resize', 'bar', 'format', 'generate_series', 'list_resize', 'lpad',
+        'printf', 'range', 'repeat', 'rpad')
+"""  # names of functions whose result depends on their arguments alone, without those that take its size
 
 
 def prediction_sql(engine: "DuckDB", statement: Predict, stored: Stored, bound: BoundSql) -> str:
@@ -86,14 +94,39 @@ class Scored(NamedTuple):
 
 
 def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
-    """Raise BadArgument unless each SQL is one expression without a query, which could read anything."""
-    rests = []
+    """Raise BadArgument unless each SQL is one expression of pure functions, without a query.
+
+    A model may come from somebody else: its expressions read columns only, and make no values of a stated size.
+    """
+    rests, pure = [], {name for (name,) in session.rows(PURE)} | {"if", "ifnull", "nullif"}
     for name, sql in [("", "0"), *columns.items()]:
         text = str(session.rows("SELECT json_serialize_sql($sql)", {"sql": f"SELECT ({sql}\n)"})[0][0])
-        node, *others = [one["node"] for one in json.loads(text).get("statements", [])] or [{"select_list": []}]
-        rests.append((len(node.pop("select_list")), node, others))
-        if rests[-1] != rests[0] or '"class":"SUBQUERY"' in text:
+        try:
+            parsed = json.loads(text)
+        except RecursionError:
+            raise BadArgument(f"TRANSFORM must be expressions of fewer levels, got {name!r}") from None
+        parts = list(_parts(parsed))
+        node, *others = [one["node"] for one in parsed.get("statements", [])] or [{}]
+        rests.append((len(node.pop("select_list", ())), node, others))
+        if rests[-1] != rests[0] or not {part.get("class") for part in parts}.isdisjoint(READING):
             raise BadArgument(f"TRANSFORM must be expressions without queries, got {sql!r} for {name!r}")
+        if other := sorted({_path(part) for part in parts if part.get("class") == "FUNCTION"} - pure):
+            raise BadArgument(f"TRANSFORM must use pure functions of DuckDB, got {other[0]} for {name!r}")
+
+
+def _parts(parsed: Any) -> Iterator[dict[str, Any]]:
+    """Yield all parts of a parsed statement."""
+    waiting = [parsed]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part
+        waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+
+
+def _path(call: Mapping[str, Any]) -> str:
+    """Return the name of a called function, with its schema if it has one."""
+    return ".".join(call[key] for key in ("catalog", "schema", "function_name") if call.get(key)).lower()
 
 
 def computed_sql(session: Session, model: "Model", wanted: list[str], rows: str, prefix: str = "") -> str | None:
