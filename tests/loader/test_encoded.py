@@ -10,6 +10,7 @@ import pytest
 import corgipile as cp
 from corgipile.errors import BudgetTooSmall, StateMismatch, WriteFailed
 from corgipile.loader import encoded as strategies
+from corgipile.loader import materialize
 from corgipile.loader.budget import columns_of, fit
 from corgipile.orders import named
 from corgipile.tables import encoded
@@ -138,8 +139,7 @@ def test_reads_are_bounded_and_the_same(files, rows, kind, monkeypatch):
     assert table.take(np.array([9, 3]), ["id"]).column(0).to_pylist() == [9, 3]
 
 
-def test_each_worker_decodes_a_chunk_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(strategies, "MAX_SOON", 0)  # else one process unpacks for all
+def test_each_worker_decodes_a_chunk_of_its_own(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", (256, 3 << 16), "u1", chunks=(64, 3 << 16), compression="gzip")
@@ -147,3 +147,19 @@ def test_each_worker_decodes_a_chunk_of_its_own(tmp_path, monkeypatch):
     assert fit(table, order, "16MB", columns_of(table, ["x"])).order.name == "no_shuffle"
     with pytest.raises(BudgetTooSmall, match="give memory='48MB'"):
         fit(table, order, "16MB", columns_of(table, ["x"]), workers=2)
+
+
+def test_stored_order_is_read_without_room_for_all_rows(rows, tmp_path, monkeypatch):
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=10_000)
+    for module in (parquet, sizes, strategies, materialize):
+        monkeypatch.setattr(module, "SMALL", 0, raising=False)
+    asked = []
+
+    def full(_, needed):
+        asked.append(needed)
+        raise WriteFailed(28, "the disk is full")
+
+    monkeypatch.setattr(encoded, "check_room", full)
+    with cp.Loader(tmp_path / "a.parquet", order="no_shuffle", memory="1MB") as loader:
+        assert np.concatenate([batch["id"] for batch in loader]).tolist() == list(range(ROWS))
+    assert asked == [rows.nbytes]

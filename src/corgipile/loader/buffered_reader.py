@@ -12,7 +12,7 @@ from corgipile.loader.buffer import Buffer
 from corgipile.loader.cached_rows import CachedRows, fits_cache, read_all
 from corgipile.loader.content import Content, Embed
 from corgipile.loader.default_order import LABEL, chosen
-from corgipile.loader.materialize import should_materialize
+from corgipile.loader.materialize import bring, should_materialize, unpacks_soon
 from corgipile.loader.prefetch import Prefetch, begin
 from corgipile.loader.readers import RowReader, row_reader
 from corgipile.loader.selection import Selection
@@ -138,6 +138,8 @@ class BufferedReader:
         """Return the table that is read; the first call writes a spill file if encoded rows must be unpacked."""
         table: Table = self.table
         if not self._way.spilled or self._kept:
+            if self.order.sequential and unpacks_soon(self._way):
+                bring(table, self.columns.sources, self.limit)
             return use_spilled(table, self.columns.sources)
         return unpack_shared(table, self.columns.sources, self.limit)
 

@@ -87,8 +87,7 @@ def _strategy(table: Table, order: Order, columns: list[str], share: float | Non
     if (units_fit and (share is None or share >= decoding_bytes + needed)) or table.spill is None:
         return ReadStrategy(decoding_bytes=decoding_bytes, units=units)
     crowded = share is not None and share < MIN_LIBRARY_RATIO * units.library  # one process unpacks for all
-    quick = units.nbytes > SMALL and (units.pieces <= 2 or (units.total <= MAX_SOON and not is_remote(table)))
-    spilled = not order.sequential or quick or crowded
+    spilled = not order.sequential or (units.pieces <= 2 and units.nbytes > SMALL) or crowded
     if spilled or units.nbytes > SMALL:
         _expect(table, units, columns, spilled=spilled)
     if spilled:

@@ -9,11 +9,11 @@ from corgipile.loader.encoded import MAX_SOON, ReadStrategy, choose_strategy
 from corgipile.orders import Order, Riffle
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, parse_bytes
-from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.encoded import SMALL, unpack_shared
 from corgipile.tables.io.remote import is_remote
 from corgipile.tables.table import Table
 
-__all__ = ["bring", "should_materialize"]
+__all__ = ["bring", "should_materialize", "unpacks_soon"]
 
 LABEL_PART = 1 / 16  # of an epoch's requests or bytes, that reading labels alone may cost
 REQUEST = 1 << 20  # bytes of a request
@@ -34,6 +34,11 @@ def bring(table: Table, columns: Sequence[str], memory: Size | None) -> None:
         fits = is_remote(table) and way.units is not None and way.units.total <= limit
         if way.spilled or fits:
             unpack_shared(table, names, limit)
+
+
+def unpacks_soon(way: ReadStrategy) -> bool:
+    """Return whether large units of a local table are unpacked sooner than they are read one by one."""
+    return way.units is not None and not way.ahead and way.units.nbytes > SMALL and way.units.total <= MAX_SOON
 
 
 def should_materialize(table: Table, order: Order, columns: Sequence[str], way: ReadStrategy) -> bool:
