@@ -9,6 +9,7 @@
 
 #include "newton/state.h"
 #include "newton/triangle.h"
+#include "sgd/isa.h"
 
 #if defined __clang__
 #pragma STDC FP_CONTRACT OFF
@@ -129,7 +130,7 @@ static inline void cp_newton_points(const cp_newton *s, cp_newton_lane *a)
 #include "newton/block.h"
 
 #if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
-#define CP_NEWTON_CLONES 1
+#define CP_CLONES 1
 #if defined __clang__
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
 #else
@@ -146,19 +147,8 @@ static inline void cp_newton_points(const cp_newton *s, cp_newton_lane *a)
 #endif
 #endif
 
-/* Return the best level of this CPU: 0 the compiler's default, 1 AVX2. */
-static inline int cp_newton_isa(void)
-{
-#ifdef CP_NEWTON_CLONES
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") ? 1 : 0;
-#else
-    return 0;
-#endif
-}
-
 /* Apply a function of the template at the state's instruction set. */
-#ifdef CP_NEWTON_CLONES
+#ifdef CP_CLONES
 #define CP_NEWTON_CALL(s, name, ...) \
     ((s)->isa == 1 ? cp_newton_##name##_avx2(__VA_ARGS__) : cp_newton_##name##_base(__VA_ARGS__))
 #else
@@ -174,7 +164,7 @@ static inline void cp_newton_begin(cp_newton *s, enum cp_newton_matrix pass, int
     s->start = start;
     s->terms.blend = blend;
     s->terms.width = width;
-    s->isa = s->isa < 0 || s->isa > cp_newton_isa() ? cp_newton_isa() : s->isa;
+    s->isa = s->isa < 0 || s->isa > cp_sgd_isa() ? cp_sgd_isa() : s->isa;
     for (int64_t k = 0; k < outputs; k++)
         memcpy(s->weights + k * s->padded, weights + k * s->width, (size_t)s->width * sizeof *weights);
     memcpy(s->center, center, (size_t)s->form.features * sizeof *center);
