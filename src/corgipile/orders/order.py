@@ -18,6 +18,7 @@ SlotArray = npt.NDArray[np.int32]
 
 RUN_BYTES = 256 << 10  # block bytes of orders that read in storage order
 BLOCK_BYTES = 64 << 10  # block bytes of random reads: several in flight reach nine tenths of the sequential rate
+MAX_PLANNED = 1 << 29  # blocks of a huge table: plans hold twice as many, for cuts at stored units
 MAX_BLOCKS = 12_800  # blocks of a small table: 0.5 % of it then holds MIN_BLOCKS
 MIN_ROWS = 8  # rows of a block where 16 fit the memory: fewer would be read row by row
 MIN_BLOCKS = 64  # blocks in memory, enough to mix
@@ -291,16 +292,34 @@ class Sized:
         return int(self.slots(blocks))  # type: ignore[attr-defined]
 
     def fit_block(self, rows: int, row_bytes: float, budget: int | None) -> int:
-        """Choose the rows of a block."""
+        """Choose the rows of a block.
+
+        Raises:
+            BadArgument: A given block is so small that the table has more blocks than a plan holds.
+        """
+        smallest = smallest_block(rows)
         if self.block is not None:
-            return min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
+            block = min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
+            if block < smallest:
+                raise BadArgument(f"block must have at least {smallest} rows in a table of {rows}, got {self.block!r}")
+            return block
         room = to_rows(self.buffer, rows, row_bytes, "buffer") if self.buffer is not None else budget
         room = rows if room is None else room
         if self.sequential:
-            return max(1, min(int(RUN_BYTES / row_bytes), rows, room // MIN_BLOCKS))
+            return max(1, smallest, min(int(RUN_BYTES / row_bytes), rows, room // MIN_BLOCKS))
         least = min(MIN_ROWS, room // 16)
         block = min(max(least, rows // MAX_BLOCKS), max(least, room // MIN_BLOCKS))
-        return max(1, min(int(BLOCK_BYTES / row_bytes), block, rows))
+        return max(1, smallest, min(int(BLOCK_BYTES / row_bytes), block, rows))
+
+
+def smallest_block(rows: int) -> int:
+    """Return the rows that a block of so large a table must have, so that a plan holds all blocks.
+
+    Example:
+        >>> smallest_block(10**9), smallest_block(10**12)
+        (2, 1863)
+    """
+    return -(-rows // MAX_PLANNED)
 
 
 def step_rows(row_bytes: float) -> int:
