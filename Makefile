@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo demo-postgres test check docs memcheck bench clean
+.PHONY: setup demo demo-postgres test check docs memcheck figures bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
 # Bytecode is written at first import, since packages hold ten times as much as is imported. Without stored bytecode,
@@ -91,6 +91,10 @@ $(VENV)/.docs: $(VENV)/.installed
 memcheck: setup
 	CORGIPILE_VALGRIND=1 EXTRA_CFLAGS="-O1 -g -DCP_NO_CLONES -DUSE_ASSERT_CHECKING" CORGIPILE_INTERRUPTIONS=3 \
 	    $(PY) -m pytest tests/postgres -k "regress or awkward or (same_seed and (real or words)) or (interrupted and cancel)"
+
+# The saved results behind the figures of each page, and how old they are.
+figures: setup
+	$(PY) bench/figures.py
 
 bench: setup
 	$(PY) bench/run.py

@@ -12,7 +12,7 @@ from corgipile.quality import bounds, h_d
 BLOCKS, B, RUNS = 40, 10, 200
 
 
-def shifts(clustered):
+def shifts(*, clustered):
     """Return a number per row, with mean 0 and variance 1: equal within blocks, or independent of them."""
     random = np.random.default_rng(5)
     values = np.repeat(random.normal(size=BLOCKS), B) if clustered else random.normal(size=BLOCKS * B)
@@ -43,7 +43,7 @@ def descend(values, n, epochs, gradient, rate, start=0.0):
 @pytest.mark.parametrize("clustered", [True, False])
 @pytest.mark.parametrize("n", [1, 4, 20, 39, 40])
 def test_sums_of_a_buffer_vary_as_the_first_term_says(n, clustered):
-    values = shifts(clustered)
+    values = shifts(clustered=clustered)
     sums = visits(np.random.default_rng(0), values, n).sum(axis=1)
     expected = B * n * bound_of(values, n).factor
     assert np.mean(sums**2) == pytest.approx(expected, rel=5 * math.sqrt(2 / RUNS), abs=1e-9)
@@ -51,7 +51,7 @@ def test_sums_of_a_buffer_vary_as_the_first_term_says(n, clustered):
 
 @pytest.mark.parametrize("n", [4, 20])
 def test_error_at_a_constant_rate_is_that_of_the_first_term(n):
-    values, rate = shifts(True), 0.002
+    values, rate = shifts(clustered=True), 0.002
     path = descend(values, n, 800 // n, lambda x: x, lambda _: rate)
     error = np.mean(path[len(path) // 2 :] ** 2) / 2
     assert error == pytest.approx(rate * bound_of(values, n).factor / 4, rel=0.2)  # the step's share of the variance
@@ -67,7 +67,7 @@ CONVEX = {
 @pytest.mark.parametrize(("n", "clustered"), [(4, True), (20, True), (4, False)])
 def test_losses_fall_as_theorem_1_bounds_them(kind, n, clustered):
     gradient, loss, strong = CONVEX[kind]
-    values, epochs = shifts(clustered), 400 // n
+    values, epochs = shifts(clustered=clustered), 400 // n
     path = descend(values, n, epochs, gradient, lambda s: min(0.05, 6 / (B * n * (s + 24 / n))), 1.0)
     bound = bound_of(values, n)
     errors = loss(path).mean(axis=1)
@@ -85,7 +85,7 @@ def test_step_of_theorem_1_decays_as_simulated_above():
 
 @pytest.mark.parametrize("n", [4, 20, 40])
 def test_gradients_shrink_as_theorem_2_bounds_them(n):
-    values, norms = shifts(True), []
+    values, norms = shifts(clustered=True), []
     bound = bound_of(values, n)
     for epochs in (200 // n, 800 // n):
         spread = bound.factor or 1.0
@@ -97,7 +97,7 @@ def test_gradients_shrink_as_theorem_2_bounds_them(n):
 
 
 def test_whole_passes_end_nearer_than_the_bounds_epochs():
-    values, rate = shifts(True), 0.01
+    values, rate = shifts(clustered=True), 0.01
     drawn = descend(values, 4, 100, lambda x: x, lambda _: rate)
     random, x = np.random.default_rng(0), np.zeros(RUNS)
     for _ in range(10):

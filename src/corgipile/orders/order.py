@@ -297,7 +297,7 @@ class Sized:
         Raises:
             BadArgument: A given block is so small that the table has more blocks than a plan holds.
         """
-        smallest = smallest_block(rows)
+        smallest = -(-rows // MAX_PLANNED)
         if self.block is not None:
             block = min(to_rows(self.block, rows, row_bytes, "block"), max(rows, 1))
             if block < smallest:
@@ -310,16 +310,6 @@ class Sized:
         least = min(MIN_ROWS, room // 16)
         block = min(max(least, rows // MAX_BLOCKS), max(least, room // MIN_BLOCKS))
         return max(1, smallest, min(int(BLOCK_BYTES / row_bytes), block, rows))
-
-
-def smallest_block(rows: int) -> int:
-    """Return the rows that a block of so large a table must have, so that a plan holds all blocks.
-
-    Example:
-        >>> smallest_block(10**9), smallest_block(10**12)
-        (2, 1863)
-    """
-    return -(-rows // MAX_PLANNED)
 
 
 def step_rows(row_bytes: float) -> int:

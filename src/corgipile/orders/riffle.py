@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from corgipile import _kernel
 from corgipile.errors import BadArgument
-from corgipile.orders.order import BLOCK_BYTES, Blocks, IntArray, Key, smallest_block, with_sizes
+from corgipile.orders.order import BLOCK_BYTES, MAX_PLANNED, Blocks, IntArray, Key, with_sizes
 from corgipile.orders.planned import Planned
 
 MIN_BLOCKS, MAX_BLOCKS = 128, 1 << 20  # blocks in memory for known batch sizes
@@ -97,9 +97,11 @@ class Riffle(Planned):
         block = super().fit_block(rows, row_bytes, budget)
         if self.block is not None or self.buffer is not None or not self.batch or budget is None:
             return block
-        enough = self._needed(3)
+        enough, least = self._needed(3), -(-rows // MAX_PLANNED)
         each, widest = budget // (enough + IN_FLIGHT), min(int(BLOCK_BYTES / row_bytes), rows // (TABLE_RATIO * enough))
-        return max(1, smallest_block(rows), min(block, max(int(MIN_BLOCK_BYTES / row_bytes), each)), min(each, widest))
+        return max(
+            1, -(-rows // MAX_PLANNED), min(block, max(int(MIN_BLOCK_BYTES / row_bytes), each)), min(each, widest)
+        )
 
     @property
     def sketch_column(self) -> str | None:
