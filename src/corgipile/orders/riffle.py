@@ -99,9 +99,7 @@ class Riffle(Planned):
             return block
         enough, least = self._needed(3), -(-rows // MAX_PLANNED)
         each, widest = budget // (enough + IN_FLIGHT), min(int(BLOCK_BYTES / row_bytes), rows // (TABLE_RATIO * enough))
-        return max(
-            1, -(-rows // MAX_PLANNED), min(block, max(int(MIN_BLOCK_BYTES / row_bytes), each)), min(each, widest)
-        )
+        return max(1, least, min(block, max(int(MIN_BLOCK_BYTES / row_bytes), each)), min(each, widest))
 
     @property
     def sketch_column(self) -> str | None:
