@@ -140,14 +140,14 @@ def gblinear(path, regression, classes, *, whole, penalty=0.0, rounds=10):
 def learner(path, regression, classes):
     """Return the fit function of a peer by name and settings; libraries are imported before timing.
 
-    With ``whole`` it starts from our file, else from prepared arrays, scaled if dense.
+    With ``whole`` it starts from our file, else from prepared arrays, scaled if dense. ``path``: rows of another file.
     """
     libraries = "pyarrow", "scipy.sparse", "sklearn.linear_model", "vowpalwabbit", "river.linear_model", "xgboost"
     for library in libraries:
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
 
-    def run(peer, settings, whole=False, **_):
+    def run(peer, settings, whole=False, path=path, **_):
         if peer == "vw":
             seconds, points = vw(path, regression, classes, **settings)
         else:
