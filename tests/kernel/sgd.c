@@ -9,7 +9,7 @@
 #include "sgd/evaluate.h"
 #include "sgd/folds.h"
 
-enum { ROWS = 256, MOST = 150 };
+enum { ROWS = 128, MOST = 150 };
 
 typedef struct {
     void *x, *values;
