@@ -39,7 +39,7 @@ MAX_HEADER_BYTES = 100 << 20
 MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
 OPTIMIZER_STATE = "beside"
-NOTE_TYPES = {"left_out": dict, "notes": list, "others": list}
+NOTE_TYPES = {"bigquery": dict, "left_out": dict, "notes": list, "others": list}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -222,7 +222,13 @@ def _check_notes(model: "Model") -> None:
         raise TypeError("its best epoch has no test_loss")
     if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTE_TYPES.items()):
         raise TypeError("its notes are damaged")
+    if not all(isinstance(name, str) for name in model.params.get("others", ())):
+        raise TypeError("its other columns must be names")
+    if not isinstance(model.params.get("class_weight"), str | dict | None):
+        raise TypeError("its class weights are damaged")
     for record in model.history:
         loss = record["loss"]
         if isinstance(loss, bool) or not isinstance(loss, int | float):
             raise TypeError(f"its history has the loss {loss!r}")
+        if not all(isinstance(value, str | int | float | None) for value in record.values()):
+            raise TypeError("its history must hold numbers")
