@@ -281,10 +281,14 @@ def test_stored_expressions_are_checked_again(sql, trained):
         with pytest.raises(CorgiPileError, match=r"TRANSFORM (of|must)|an expression of TRANSFORM"):
             sql.execute(f"SELECT * FROM ML.PREDICT(MODEL {name}, TABLE mydataset.mytable)").fetchall()
     model.params["bigquery"] = {"feature_info": [{"a": 1}, 3]}
-    sql.execute("UPDATE corgipile_models SET content = ?, version = uuid() WHERE name = 'mydataset.transformed'", [model.pack()])
+    sql.execute(
+        "UPDATE corgipile_models SET content = ?, version = uuid() WHERE name = 'mydataset.transformed'", [model.pack()]
+    )
     with pytest.raises(BadModelFile, match="damaged answer for feature_info"):
         sql.execute("SELECT * FROM ML.FEATURE_INFO(MODEL `mydataset.transformed`)")
-    sql.execute("UPDATE corgipile_models SET content = ?, version = uuid() WHERE name = 'mydataset.transformed'", [content])
+    sql.execute(
+        "UPDATE corgipile_models SET content = ?, version = uuid() WHERE name = 'mydataset.transformed'", [content]
+    )
     sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
     sql.execute("DROP MACRO abs")
 

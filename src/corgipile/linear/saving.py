@@ -39,7 +39,8 @@ MAX_HEADER_BYTES = 100 << 20
 MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
 OPTIMIZER_STATE = "beside"
-NOTE_TYPES = {"bigquery": dict, "left_out": dict, "notes": list, "others": list}
+NOTE_TYPES = {"bigquery": dict, "left_out": dict, "notes": list, "others": list, "class_weight": str | dict | None}
+NOTE_TYPES |= {"l1": float | int | None, "l2": float | int | None}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -220,12 +221,15 @@ def _check_notes(model: "Model") -> None:
         raise ValueError(f"its best epoch is {best!r} of {len(model.history)}")
     if best is not None and not isinstance(model.history[best].get("test_loss"), int | float):
         raise TypeError("its best epoch has no test_loss")
-    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTE_TYPES.items()):
+    if not all(isinstance(model.params[name], kind) for name, kind in NOTE_TYPES.items() if name in model.params):
         raise TypeError("its notes are damaged")
+    _check_values(model)
+
+
+def _check_values(model: "Model") -> None:
+    """Raise unless the values of other columns and of the history have the types that training writes."""
     if not all(isinstance(name, str) for name in model.params.get("others", ())):
         raise TypeError("its other columns must be names")
-    if not isinstance(model.params.get("class_weight"), str | dict | None):
-        raise TypeError("its class weights are damaged")
     for record in model.history:
         loss = record["loss"]
         if isinstance(loss, bool) or not isinstance(loss, int | float):
