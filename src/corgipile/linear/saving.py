@@ -39,6 +39,7 @@ MAX_HEADER_BYTES = 100 << 20
 MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
 OPTIMIZER_STATE = "beside"
+MAX_SECONDS = 1 << 40  # of an epoch
 NOTE_TYPES = {"bigquery": dict, "left_out": dict, "notes": list, "others": list, "class_weight": str | dict | None}
 NOTE_TYPES |= {"l1": float | int | None, "l2": float | int | None}
 Arrays = dict[str, npt.NDArray[Any]]
@@ -236,3 +237,8 @@ def _check_values(model: "Model") -> None:
             raise TypeError(f"its history has the loss {loss!r}")
         if not all(isinstance(value, str | int | float | None) for value in record.values()):
             raise TypeError("its history must hold numbers")
+        counts = [record.get(name) or 0 for name in ("epoch", "rows", "skipped", "bytes_read")]
+        if not all(isinstance(count, int) and 0 <= count < 1 << 63 for count in counts):
+            raise ValueError(f"its history must count rows, got {counts}")
+        if not 0 <= (record.get("seconds") or 0) < MAX_SECONDS:
+            raise ValueError(f"its history must hold seconds, got {record['seconds']}")

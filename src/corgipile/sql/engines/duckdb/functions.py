@@ -84,7 +84,7 @@ class Functions:
         """Register the functions in a database."""
         duckdb = library()
         answer: Callable[..., Any] = lambda rows: pa.array([self.number] * len(rows))  # noqa: E731
-        made = [(ASK, answer, ["BIGINT"], "BIGINT")]
+        made: list[tuple[str, Callable[..., Any], list[str] | None, str]] = [(ASK, answer, ["BIGINT"], "BIGINT")]
         for (name, kind), prefix in itertools.product(KINDS.items(), (PREFIX, "")):
             made.append((prefix + name, partial(self._call, name), None, kind))
         for name, function, inputs, kind in made:
