@@ -169,6 +169,8 @@ def test_headers_of_others_are_refused(tmp_path, header):
         {"params": {"features": ["a"], "lists": False}}, {"params": {"lists": "no"}}, {"params": {"left_out": []}},
         {"history": [1]}, {"history": [{}]}, {"history": [{"loss": "low"}]}, {"kind": ["softmax"]}, {"kind": None},
         {"classes": [[0], [1], [2]]}, {"classes": {"a": 1}}, {"classes": ["a", "b", "c"]}, {"kind": "linear"},
+        {"history": [{"loss": 1.0, "rows": {}}]}, {"params": {"others": [[]]}}, {"params": {"class_weight": 1}},
+        {"params": {"l2": [1]}}, {"params": {"bigquery": [1]}},
     ],
 )  # fmt: skip
 def test_notes_that_do_not_fit_are_refused(tmp_path, change):

@@ -6,13 +6,14 @@ from typing import get_args
 
 import pytest
 
-from corgipile.errors import CorgiPileError
+from corgipile.errors import BadModelFile, CorgiPileError
 
 pytest.importorskip("duckdb")
 
 from corgipile.linear.model import unpack
 from corgipile.settings import Solver
 from corgipile.sql import connect
+from corgipile.sql.engines.duckdb.expressions import HIDDEN, MAX_LENGTH, check_expressions
 
 TABLES = """
 CREATE SCHEMA ml_datasets; CREATE SCHEMA samples; CREATE SCHEMA bqml_tutorial; CREATE SCHEMA census; CREATE SCHEMA mydataset;
@@ -263,9 +264,13 @@ def test_stored_expressions_are_checked_again(sql, trained):
         "hostile",
     )
     model = unpack(content)
+    sql.execute("CREATE MACRO abs(a) AS (SELECT content FROM read_text('/etc/hostname'))")
     for expression in (
         "(SELECT 1)", "1), (SELECT 2", "f2) FROM mydataset.mytable WHERE (true", "1) UNION SELECT (2", "COLUMNS(*)", "$f",
         "getenv('HOME')", "current_setting('threads')", "repeat('a', 1 << 30)", "nextval('s')", "main.f(1)",
+        "json_serialize_plan('FROM ''http://127.0.0.1:9/a''')", "bitstring('1', 1 << 30)", "NULL::DOUBLE[100000]", "f2::INET",
+        "f1 COLLATE de", "row_number() OVER ()", "list_reduce([f1], lambda a, b: a || a)", "replace(f1, 'a', 'aa')", "abs(f2)",
+        f"{HIDDEN}0 || {HIDDEN}0", "||".join(["f1"] * 101), f"{'nullif(' * 9}f2{', 1)' * 9}", f"length('{'a' * MAX_LENGTH}')", 3,
     ):  # fmt: skip
         model.params["bigquery"]["transform"]["scaled"] = expression
         sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
@@ -273,9 +278,29 @@ def test_stored_expressions_are_checked_again(sql, trained):
             "INSERT INTO corgipile_models SELECT ?, * EXCLUDE (name, content, version), uuid(), ? FROM corgipile_models LIMIT 1",
             [name, model.pack()],
         )
-        with pytest.raises(CorgiPileError, match=r"expressions without queries|pure functions"):
+        with pytest.raises(CorgiPileError, match=r"TRANSFORM (of|must)|an expression of TRANSFORM"):
             sql.execute(f"SELECT * FROM ML.PREDICT(MODEL {name}, TABLE mydataset.mytable)").fetchall()
+    model.params["bigquery"] = {"feature_info": [{"a": 1}, 3]}
+    sql.execute(
+        "UPDATE corgipile_models SET content = ?, version = uuid() WHERE name = 'mydataset.transformed'", [model.pack()]
+    )
+    with pytest.raises(BadModelFile, match="damaged answer for feature_info"):
+        sql.execute("SELECT * FROM ML.FEATURE_INFO(MODEL `mydataset.transformed`)")
+    sql.execute(
+        "UPDATE corgipile_models SET content = ?, version = uuid() WHERE name = 'mydataset.transformed'", [content]
+    )
     sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
+    sql.execute("DROP MACRO abs")
+
+
+def test_transforms_take_usual_expressions(sql):
+    items = [
+        "f1 || '_' || upper(kind)", "f2::FLOAT8", "EXTRACT(YEAR FROM DATE '2020-01-31')", "CASE WHEN f2 > 1 THEN 1 END",
+        "f2 BETWEEN 0 AND 1", "nullif(f2, 0)", "coalesce(f2, 0)", "IF(f2 > 0, 'a', 'b')", "f1 LIKE 'a%'", "trim(f1)",
+        "replace(f1, ',', '.')", "f2 ^ 2 + ln(abs(f2) + 1)", "f1 IN ('a', 'b')", "TRY_CAST(f1 AS BIGINT)", "[f2, f3][1]",
+        "TIMESTAMP '2020-01-01' + INTERVAL 3 DAY", "f1 IS NULL", "NOT (f2 > 0)", "regexp_extract(f1, '[a-c]')",
+    ]  # fmt: skip
+    check_expressions(sql.engine.session, {str(i): item for i, item in enumerate(items)})
 
 
 def test_views_store_no_explanations(sql, trained):

@@ -18,6 +18,7 @@ from duckdbtables import ROWS, TRAIN, rows, sql, value
 import corgipile as cp
 from corgipile.errors import BadArgument, BadModelFile, BadSchema, MissingColumn, ReadFailed, UnknownFormat
 from corgipile.sql import IntegrityError, OperationalError, connect
+from corgipile.sql.engines.duckdb.models import COLUMNS
 from corgipile.tables.in_memory.streams import SpilledTable
 
 __all__ = ["sql"]
@@ -426,3 +427,44 @@ def test_a_regression_on_whole_labels_predicts_fractions():
         sql.execute("CREATE TABLE t AS SELECT i % 7 AS x, 2 * (i % 7) AS y FROM range(60) r(i)")
         sql.execute("SELECT x, y FROM t TRAIN BY linear INTO m")
         assert sql.execute("SELECT x FROM t PREDICT BY m").arrow().schema.field("prediction").type == pa.float64()
+
+
+def test_macros_of_a_database_replace_no_function_of_a_session(tmp_path):
+    names = dict.fromkeys(("current_database", "current_schema", "txid_current", "now", "uuid"), "")
+    one = "lower chr json_serialize_sql count avg min max median stddev_pop list_max list_reverse_sort struct_pack abs"
+    names |= dict.fromkeys(one.split(), "a") | dict.fromkeys(
+        ["contains", "starts_with", "list_transform", "list_zip"], "a, b"
+    )
+    tables = [f"duckdb_{one}" for one in ("columns", "tables", "views", "databases", "functions", "schemas")]
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
+        made.execute("CREATE TABLE t AS SELECT range / 7 AS x, range % 2 AS label FROM range(8)")
+        for name, arguments in names.items():
+            made.execute(f"CREATE MACRO {name}({arguments}) AS error('planted')")
+        for name in (*tables, "duckdb_prepared_statements"):
+            made.execute(f"CREATE MACRO {name}() AS TABLE SELECT error('planted')")
+    (tmp_path / "b.csv").write_text("x,label\n1,0\n2,1\n")
+    with connect(tmp_path / "a.duckdb") as session:
+        for statement in (
+            "CREATE MODEL m TRANSFORM (x * 2 AS y, label) OPTIONS (model_type = 'logistic_reg') AS SELECT * FROM t",
+            "CREATE MODEL n OPTIONS (model_type = 'logistic_reg') AS SELECT * FROM t", "SHOW MODELS",
+            "DESCRIBE MODEL n", "SELECT * FROM ML.PREDICT(MODEL m, TABLE t)",
+            "SELECT * FROM ML.EXPLAIN_PREDICT(MODEL n, TABLE t)",
+            "SELECT * FROM ML.FEATURE_INFO(MODEL n)", "SELECT * FROM ML.EVALUATE(MODEL n, TABLE t)",
+            "SELECT * FROM t PREDICT BY n", f"SELECT * FROM '{tmp_path}/b.csv' PREDICT BY n",
+            "EXPLAIN SELECT * FROM t TRAIN BY logistic", "DROP MODEL n",
+        ):  # fmt: skip
+            done = session.execute(statement)
+            assert "planted" not in repr(done.fetchall() if done.description else "")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
+        made.execute("CREATE MACRO corgipile_predict(a, b) AS 'planted'")
+    with pytest.raises(OperationalError, match="must not have a function corgipile_predict"):
+        connect(tmp_path / "a.duckdb")
+
+
+def test_a_view_is_no_table_of_models(tmp_path):
+    (tmp_path / "secret").write_text("a")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as made:
+        columns = ", ".join(f"NULL::{kind} AS {name}" for name, kind in COLUMNS.items() if name != "content")
+        made.execute(f"CREATE VIEW corgipile_models AS SELECT {columns}, content FROM read_blob('{tmp_path}/secret')")
+    with connect(tmp_path / "a.duckdb") as session:
+        assert session.execute("SHOW MODELS").fetchall() == []

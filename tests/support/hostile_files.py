@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import os
 import re
 import sqlite3
 import tarfile
@@ -217,6 +218,19 @@ def folder_in_itself(trap, folder, way):
     (folder / "year=1" / "a.csv" if way == "keys" else folder / "a.csv").write_text("x,label\n0.5,0\n0.25,1\n")
     if way == "images":
         (inner / "a.png").write_bytes(b"P5 3 2 255 abcdef")
+    return folder
+
+
+@kind("link", "image", "pipe")
+def no_regular_file(trap, folder, way):
+    """Put a link to itself, or a pipe, next to a harmless file."""
+    place, name, text = (folder / "cat", "a.png", b"P5") if way == "image" else (folder, "a.csv", b"x,label\n0.5,0\n")
+    place.mkdir(exist_ok=True)
+    (place / f"b{name}").write_bytes(text)
+    if way == "pipe":
+        os.mkfifo(place / name)
+        return place / name
+    (place / name).symlink_to(name)
     return folder
 
 

@@ -30,7 +30,7 @@ from corgipile.tables.formats.text.types import Types
 from corgipile.tables.formats.tfrecord.index import is_head
 from corgipile.tables.in_memory import is_pair
 from corgipile.tables.io.arriving import DEFAULT_IN_FLIGHT
-from corgipile.tables.io.files import File, decoding, readable
+from corgipile.tables.io.files import File, check_regular, decoding, readable
 from corgipile.tables.io.pieces import check_names
 from corgipile.tables.io.remote import in_turn
 from corgipile.tables.partitions import keys_of
@@ -144,12 +144,15 @@ def _shares_columns(path: str) -> bool:
 
 
 def _is_csv(path: Path) -> bool:
-    return is_csv_name(path.name) and not path.name.startswith(".") and path.is_file()
+    return is_csv_name(path.name) and not path.name.startswith(".") and not path.is_dir()
 
 
 def _open_path(path: str, options: Options) -> Stream:
     if Path(path).is_dir():
         return _opened(path, options)
+    with readable(path):
+        status = Path(path).stat()
+    check_regular(status, path)  # before it is opened, which waits for a pipe
     with readable(path), Path(path).open("rb") as file:
         magic = file.read(16)
     if magic[:4] == b"\xff\xff\xff\xff":

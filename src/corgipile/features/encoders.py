@@ -353,6 +353,9 @@ def encoder_of(state: dict[str, Any]) -> Encoder:
     kind = _KINDS[fields.pop("how")]
     if "values" in fields:
         fields["values"] = tuple(fields["values"])
+        known = str | None if kind is Categories else str | int | float
+        if not all(isinstance(value, known) for value in fields["values"]):
+            raise ValueError("its categories must be text, its classes text or numbers")
     encoder = kind(**fields)
     fill, way = getattr(encoder, "fill", None), getattr(encoder, "way", "onehot")
     if not isinstance(encoder.column, str) or way not in WAYS or (way == "hash" and encoder.buckets < 1):  # type: ignore[attr-defined]

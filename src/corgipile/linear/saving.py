@@ -39,7 +39,9 @@ MAX_HEADER_BYTES = 100 << 20
 MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
 OPTIMIZER_STATE = "beside"
-NOTE_TYPES = {"left_out": dict, "notes": list, "others": list}
+MAX_SECONDS = 1 << 40  # of an epoch
+NOTE_TYPES = {"bigquery": dict, "left_out": dict, "notes": list, "others": list, "class_weight": str | dict | None}
+NOTE_TYPES |= {"l1": float | int | None, "l2": float | int | None}
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -220,9 +222,23 @@ def _check_notes(model: "Model") -> None:
         raise ValueError(f"its best epoch is {best!r} of {len(model.history)}")
     if best is not None and not isinstance(model.history[best].get("test_loss"), int | float):
         raise TypeError("its best epoch has no test_loss")
-    if not all(isinstance(model.params.get(name, kind()), kind) for name, kind in NOTE_TYPES.items()):
+    if not all(isinstance(model.params[name], kind) for name, kind in NOTE_TYPES.items() if name in model.params):
         raise TypeError("its notes are damaged")
+    _check_values(model)
+
+
+def _check_values(model: "Model") -> None:
+    """Raise unless the values of other columns and of the history have the types that training writes."""
+    if not all(isinstance(name, str) for name in model.params.get("others", ())):
+        raise TypeError("its other columns must be names")
     for record in model.history:
         loss = record["loss"]
         if isinstance(loss, bool) or not isinstance(loss, int | float):
             raise TypeError(f"its history has the loss {loss!r}")
+        if not all(isinstance(value, str | int | float | None) for value in record.values()):
+            raise TypeError("its history must hold numbers")
+        counts = [record.get(name) or 0 for name in ("epoch", "rows", "skipped", "bytes_read")]
+        if not all(isinstance(count, int) and 0 <= count < 1 << 63 for count in counts):
+            raise ValueError(f"its history must count rows, got {counts}")
+        if not 0 <= (record.get("seconds") or 0) < MAX_SECONDS:
+            raise ValueError(f"its history must hold seconds, got {record['seconds']}")

@@ -50,3 +50,14 @@ def test_what_cannot_be_read_is_told_without_a_number():
     assert caught.value.errno == errno.EACCES
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made a moment ago
     assert str(again) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [(-1, 2), (0, -1), (1 << 62, 1 << 62), ((1 << 63) - 1, 1), (0, 1 << 62), (9, 1)]
+)
+def test_ranges_of_a_damaged_index_are_refused_before_allocation(tmp_path, offset, length):
+    (tmp_path / "a").write_bytes(b"123456789")
+    file = File(str(tmp_path / "a"))
+    for gather in (file.gather, file.gather_bytes):
+        with pytest.raises(CorruptFile, match="the file has 9"):
+            gather(np.array([0, offset]), np.array([1, length]))

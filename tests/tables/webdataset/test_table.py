@@ -17,6 +17,7 @@ from corgipile.errors import BadArgument, BadSchema, BadValue, CorruptFile, Miss
 from corgipile.tables import ConcatTable, WebDatasetTable
 from corgipile.tables import open as open_table
 from corgipile.tables.io.files import File
+from corgipile.tables.io.index_cache import _build, index_path
 from corgipile.testing import check_table
 
 FORMS = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
@@ -293,3 +294,25 @@ def test_training_says_what_it_needs(tmp_path):
     path = write(tmp_path / "a.tar", numbered(5))
     with pytest.raises(BadSchema, match="no column of numbers to train on"):
         cp.train(path, label="cls")
+
+
+def test_an_ending_for_each_member_is_refused_before_its_index_is_built(tmp_path):
+    path = write(tmp_path / "a.tar", [(f"{i}.k{i}", b"") for i in range(1100)])
+    with pytest.raises(BadSchema, match="must have the same kinds of members, got 1100 endings in 1100 members"):
+        open_table(path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("size bin", 1 << 62), ("start bin", 1 << 62), ("size bin", 1 << 40)])
+def test_an_index_that_lies_is_damage(tmp_path, name, value):
+    path = write(tmp_path / "a.tar", [(f"{i}.bin", b"abc") for i in range(4)])
+    open_table(path)
+    place = index_path(File(str(path)))
+    with pa.ipc.open_file(pa.BufferReader((tmp_path / place).read_bytes())) as reader:
+        rows, (_, stated) = reader.read_all(), reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
+    at = rows.schema.get_field_index(name)
+    rows = rows.set_column(at, rows.schema.field(at), pa.array([value] * 4)).combine_chunks()
+    facts = {key: dict(stated)[key.encode()].decode() for key in ("version", "size", "mtime_ns", "sample")}
+    with open(place, "wb") as sink:  # noqa: PTH123
+        _build(sink, facts, rows.schema, lambda numbers: numbers.update(passed=0) or iter(rows.to_batches()))
+    with pytest.raises(CorruptFile, match="are needed; the file has"):
+        open_table(path).read(0, 4)

@@ -151,6 +151,13 @@ class File:
         if offset < 0 or length < 0 or offset + length > self.size:
             raise CorruptFile(f"{self.path}: bytes {offset} to {offset + length} are needed; the file has {self.size}")
 
+    def check_ranges(self, offsets: IntArray, lengths: IntArray) -> None:
+        """Raise CorruptFile, before memory is allocated, unless the ranges lie within the file."""
+        outside = (lengths < 0) | (offsets < 0) | (offsets > self.base + self.size - lengths)
+        if outside.any():
+            at = int(outside.argmax())
+            raise self._short(int(offsets[at]), int(offsets[at]) + int(lengths[at]))
+
     def gather(
         self, offsets: IntArray, lengths: IntArray, out: npt.NDArray[np.uint8] | None = None, to: IntArray | None = None
     ) -> npt.NDArray[np.uint8]:
@@ -166,6 +173,7 @@ class File:
             CorruptFile: The file is too short.
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
+        self.check_ranges(offsets, lengths)
         ends = np.cumsum(lengths)
         data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8) if out is None else out
         to = ends - lengths if to is None else to
@@ -197,8 +205,7 @@ class File:
             [b'Files', b'\"\"\"']
         """
         offsets, lengths = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(lengths, np.int64)
-        if len(offsets) and int((offsets + lengths).max()) > self.base + self.size:  # before allocation
-            raise self._short(int(offsets.max()), int((offsets + lengths).max()))
+        self.check_ranges(offsets, lengths)
         order = np.argsort(offsets, kind="stable")
         with readable(self.path), self._descriptor.open() as descriptor:
             buffers = _kernel.read_bytes(descriptor, offsets[order], lengths[order], MAX_READERS)

@@ -93,6 +93,9 @@ def _lock(register: Path, *, wait: bool) -> int | None:
             handle = os.open(register, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError:
             return None
+        if os.fstat(handle).st_uid != os.geteuid():  # before it is locked, since its owner may never unlock it
+            os.close(handle)
+            return None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             mine, there = os.fstat(handle), os.stat(register, follow_symlinks=False)  # noqa: PTH116 - as below
@@ -100,9 +103,6 @@ def _lock(register: Path, *, wait: bool) -> int | None:
             os.close(handle)
             continue
         except OSError:
-            os.close(handle)
-            return None
-        if mine.st_uid != os.geteuid():
             os.close(handle)
             return None
         if mine.st_ino == there.st_ino:

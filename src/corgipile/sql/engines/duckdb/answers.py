@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
 CATEGORY = pa.struct([("category", pa.string()), ("weight", pa.float64())])
+SYSTEM = "system.main"  # a schema, whose functions no macro replaces
 WEIGHTS = pa.schema(
     [("processed_input", pa.string()), ("weight", pa.float64()), ("category_weights", pa.list_(CATEGORY))]
 )
@@ -67,8 +68,8 @@ def probabilities(model: Model, shares: str) -> str:
     if not facts_of(model):
         return shares
     classes = [literal(one) if isinstance(one, str) else repr(one) for one in model.classes.tolist()]
-    pairs = f"list_zip([{', '.join(classes)}], {shares})"
-    return f"list_transform({pairs}, lambda pair: struct_pack(label := pair[1], prob := pair[2]))"
+    pairs = f"{SYSTEM}.list_zip([{', '.join(classes)}], {shares})"
+    return f"{SYSTEM}.list_transform({pairs}, lambda pair: {SYSTEM}.struct_pack(label := pair[1], prob := pair[2]))"
 
 
 def explanation_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: BoundSql) -> str:
@@ -83,11 +84,13 @@ def explanation_query(engine: "DuckDB", call: ModelCall, stored: Stored, bound: 
     scored, key = scored_rows(engine, stored, call.source, bound), engine.functions.pin(stored, engine.session)
     parts_key = engine.functions.pin(Stored(stored.name, f"{stored.version} parts", parts), engine.session)
     named = f"[{', '.join(map(literal, means))}], {list(means.values())!r}::DOUBLE[]"
-    moved = f"list_zip({named}, {function_call('decision', parts_key, scored.names)}[:{len(means)}])"
-    sized = f"list_transform({moved}, lambda x: (abs(x[3] - x[2]), x[1], x[3] - x[2]))"
-    top = f"list_reverse_sort({sized})[:{whole(call.options.get('top_k_features', 5), 'top_k_features', 1)}]"
-    attributions = f"list_transform({top}, lambda x: struct_pack(feature := x[2], attribution := x[3]))"
-    probability = f"list_max({function_call('predict_proba', key, scored.names)})"
+    moved = f"{SYSTEM}.list_zip({named}, {function_call('decision', parts_key, scored.names)}[:{len(means)}])"
+    sized = f"{SYSTEM}.list_transform({moved}, lambda x: ({SYSTEM}.abs(x[3] - x[2]), x[1], x[3] - x[2]))"
+    top = f"{SYSTEM}.list_reverse_sort({sized})[:{whole(call.options.get('top_k_features', 5), 'top_k_features', 1)}]"
+    attributions = (
+        f"{SYSTEM}.list_transform({top}, lambda x: {SYSTEM}.struct_pack(feature := x[2], attribution := x[3]))"
+    )
+    probability = f"{SYSTEM}.list_max({function_call('predict_proba', key, scored.names)})"
     added = {
         f"predicted_{model.label_or()}": class_call(stored, key, scored.names),
         **({"probability": probability} if model.loss.probability else {}),

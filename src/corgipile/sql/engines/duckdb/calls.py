@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corgipile.errors import BadModelFile
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
@@ -40,7 +41,10 @@ def call_sql(engine: "DuckDB", call: ModelCall, bound: BoundSql) -> str:
     if call.function == "explain_predict":
         return answers.explanation_query(engine, call, stored, bound)
     if call.source is None and (known := facts_of(stored.model).get(call.function)) is not None:
-        return engine.session.lend(pa.Table.from_pylist(known))
+        try:
+            return engine.session.lend(pa.Table.from_pylist(known))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise BadModelFile(f"model {stored.name!r} has a damaged answer for {call.function}") from None
     check_rows(call)
     if call.function in EVALUATIONS:
         return engine.session.lend(EVALUATIONS[call.function](ModelEvaluator(engine, call, stored, bound)))

@@ -17,9 +17,10 @@ from corgipile.random import derive, randoms
 from corgipile.sql.engines.duckdb.answers import inputs_of, means_of, parts_of
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.evaluation import ModelEvaluator
+from corgipile.sql.engines.duckdb.expressions import check_expressions
 from corgipile.sql.engines.duckdb.files import materialize, select_text
 from corgipile.sql.engines.duckdb.models import Stored
-from corgipile.sql.engines.duckdb.prediction import FACTS, check_expressions
+from corgipile.sql.engines.duckdb.prediction import FACTS
 from corgipile.sql.engines.duckdb.rows import Rows, read_rows
 from corgipile.sql.engines.engine import Progress, Values
 from corgipile.sql.engines.evaluation import EVALUATIONS
@@ -191,9 +192,13 @@ def _feature_info(engine: "DuckDB", table: Table) -> list[Given]:
     rows, found = engine.session.lend(materialize(table)), list[Given]()
     for one in table.schema:
         column, family = quoted(one.name), family_of(one.type)
-        listed = {name: f"{sql}({column}::DOUBLE)" if family == "number" else "NULL" for name, sql in INFO.items()}
-        listed["category_count"] = f"count(DISTINCT {column})" if family == "text" else "NULL"
-        (row,) = engine.session.rows(f"SELECT {', '.join(listed.values())}, count(*) - count({column}) FROM {rows}")
+        listed = {
+            name: f"system.main.{sql}({column}::DOUBLE)" if family == "number" else "NULL" for name, sql in INFO.items()
+        }
+        listed["category_count"] = f"system.main.count(DISTINCT {column})" if family == "text" else "NULL"
+        (row,) = engine.session.rows(
+            f"SELECT {', '.join(listed.values())}, count(*) - system.main.count({column}) FROM {rows}"
+        )
         found.append({"input": one.name, **dict(zip([*listed, "null_count"], row, strict=True)), "dimension": None})
     engine.session.take_back(rows)
     return found

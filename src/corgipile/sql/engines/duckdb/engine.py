@@ -140,8 +140,9 @@ class DuckDB(Engine):
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each visible table."""
         sql = (
-            "SELECT schema_name, table_name, column_name FROM duckdb_columns() "
-            "WHERE database_name = current_database() AND NOT internal ORDER BY schema_name, table_name, column_index"
+            "SELECT schema_name, table_name, column_name FROM system.main.duckdb_columns() "
+            "WHERE database_name = system.main.current_database() AND NOT internal "
+            "ORDER BY schema_name, table_name, column_index"
         )
         tables: dict[str, list[str]] = {}
         for schema, table, column in self.session.rows(sql):
@@ -159,7 +160,7 @@ class DuckDB(Engine):
         self.session.begin()
         self.functions.begin(self.session)
         with contextlib.suppress(DatabaseError):  # a failed transaction accepts no query
-            self.session.database = self.session.rows("SELECT current_database()")[0][0]
+            self.session.database = self.session.rows("SELECT system.main.current_database()")[0][0]
 
     def bound(self, values: Values, sql: Fragment = Fragment(())) -> BoundSql:  # noqa: B008 - it is immutable
         """Return a writer of SQL with these parameter values; `sql` is its beginning."""

@@ -14,6 +14,7 @@ from corgipile.linear.evaluation import figures_on, judge
 from corgipile.linear.groups import Groups
 from corgipile.linear.passes import Watch
 from corgipile.sql.engines.duckdb.binding import BoundSql
+from corgipile.sql.engines.duckdb.expressions import HIDDEN
 from corgipile.sql.engines.duckdb.files import select_text
 from corgipile.sql.engines.duckdb.models import Stored
 from corgipile.sql.engines.duckdb.prediction import computed_sql, facts_of, match_columns
@@ -119,7 +120,8 @@ class ModelEvaluator(Evaluator):
         sql = "" if table is not None else select_text(session, source, bound).sql
         wanted = [*self._model.columns, self._model.label_or()]
         if (computed := computed_sql(session, self._model, wanted, sql)) is not None:
-            sql = computed
+            named = ", ".join(f"{HIDDEN}{i} AS {quoted(name)}" for i, name in enumerate(wanted))
+            sql = f"SELECT {named} FROM ({computed}\n)"
         schema = session.schema(sql, bound.values) if table is None else table.schema
         columns, kinds = choose_columns(schema.names, source)[0], dict(zip(schema.names, schema.types, strict=True))
         names = {}

@@ -28,17 +28,24 @@ __all__ = ["Text", "materialize", "path_sql", "readable_by_duckdb", "select_text
 
 PACKED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB without corgipile, as views need
-SCHEMA = "SELECT 1 FROM duckdb_schemas() WHERE lower(schema_name) = lower($name) LIMIT 1"
+SCHEMA = (
+    "SELECT 1 FROM system.main.duckdb_schemas() WHERE system.main.lower(schema_name) = system.main.lower($name) LIMIT 1"
+)
 RELATIONS = (
-    "SELECT DISTINCT name FROM (SELECT schema_name, table_name FROM duckdb_tables() "
-    "UNION ALL SELECT schema_name, view_name FROM duckdb_views()) relations(place, name) "
-    "WHERE ($place IS NULL OR lower(place) = lower($place)) AND starts_with(lower(name), lower($name)) ORDER BY name"
+    "SELECT DISTINCT name FROM (SELECT schema_name, table_name FROM system.main.duckdb_tables() "
+    "UNION ALL SELECT schema_name, view_name FROM system.main.duckdb_views()) relations(place, name) "
+    "WHERE ($place IS NULL OR system.main.lower(place) = system.main.lower($place)) "
+    "AND system.main.starts_with(system.main.lower(name), system.main.lower($name)) ORDER BY name"
+)
+TAKEN = (
+    "SELECT 1 FROM (SELECT table_name FROM system.main.duckdb_tables() UNION ALL SELECT view_name FROM "
+    "system.main.duckdb_views()) t(name) WHERE system.main.lower(name) = system.main.lower($name)"
 )
 COMPUTED = {
-    "name": "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal "
-    "UNION ALL SELECT name, statement FROM duckdb_prepared_statements()",
-    "call": "SELECT function_name, macro_definition FROM duckdb_functions() WHERE macro_definition IS NOT NULL "
-    "AND NOT internal",
+    "name": "SELECT view_name, sql FROM system.main.duckdb_views() WHERE NOT internal "
+    "UNION ALL SELECT name, statement FROM system.main.duckdb_prepared_statements()",
+    "call": "SELECT function_name, macro_definition FROM system.main.duckdb_functions() "
+    "WHERE macro_definition IS NOT NULL AND NOT internal",
 }
 
 
@@ -147,8 +154,7 @@ def _lend_file(session: Session, name: str, *, sure: bool) -> bool:
         return False
     if twin := [one for one in session.lent if one.lower() == name.lower()]:
         raise BadArgument(f"DuckDB takes {name!r} and {twin[0]!r} for one name; write one of them as an absolute path")
-    taken = "SELECT 1 FROM (SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views()) "
-    if session.rows(f"{taken} t(name) WHERE lower(name) = lower($name)", {"name": name}):
+    if session.rows(TAKEN, {"name": name}):
         return False
     if not _same_types(session, name, table):
         before = session.before.get(name)

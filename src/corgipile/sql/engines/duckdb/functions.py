@@ -18,6 +18,7 @@ from corgipile.sql.engines.duckdb.faults import library
 from corgipile.sql.engines.duckdb.models import Models, Stored
 from corgipile.sql.engines.duckdb.pins import Pins
 from corgipile.sql.engines.duckdb.session import Session
+from corgipile.sql.exceptions import OperationalError
 from corgipile.tables.databases import quoted
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Functions:
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._pinned: dict[str, Stored] = {}
         self._known: dict[str, Stored] = {}
-        self._made = [ASK]
+        self._made = list[str]()
         self._local = threading.local()
 
     def begin(self, session: Session) -> None:
@@ -83,15 +84,16 @@ class Functions:
         """Register the functions in a database."""
         duckdb = library()
         answer: Callable[..., Any] = lambda rows: pa.array([self.number] * len(rows))  # noqa: E731
-        create = partial(connection.create_function, type="arrow", null_handling="special")
-        create(ASK, answer, ["BIGINT"], "BIGINT")
+        made: list[tuple[str, Callable[..., Any], list[str] | None, str]] = [(ASK, answer, ["BIGINT"], "BIGINT")]
         for (name, kind), prefix in itertools.product(KINDS.items(), (PREFIX, "")):
+            made.append((prefix + name, partial(self._call, name), None, kind))
+        for name, function, inputs, kind in made:
             try:
-                create(prefix + name, partial(self._call, name), None, kind)
-                self._made.append(prefix + name)
+                connection.create_function(name, function, inputs, kind, type="arrow", null_handling="special")
+                self._made.append(name)
             except (duckdb.CatalogException, duckdb.NotImplementedException):  # the user has a function of this name
-                if prefix:
-                    raise
+                if name.startswith(PREFIX):
+                    raise OperationalError(f"the database must not have a function {name}; drop it") from None
 
     def forget(self) -> None:
         """Remove the functions from the database if a connection to it is open."""
@@ -186,7 +188,7 @@ def functions_of(connection: Any) -> Functions:
     """Return the functions of a database, registered on first use."""
     duckdb = library()
     try:
-        ((number,),) = connection.sql(f"SELECT {ASK}(0)").fetchall()
+        ((number,),) = connection.sql(f"SELECT system.main.{ASK}(0)").fetchall()
     except duckdb.CatalogException:
         functions = Functions()
         functions.register(connection)

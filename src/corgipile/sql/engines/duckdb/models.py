@@ -105,8 +105,8 @@ class Models:
         """Check before training that a model can be stored: its name, and the database."""
         check_name(name)
         self._table()
-        database = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
-        if self._rows(database) == [(True,)]:
+        place = "system.main.duckdb_databases() WHERE database_name = system.main.current_database()"
+        if self._rows(f"SELECT readonly FROM {place}") == [(True,)]:
             raise OperationalError(f"cannot store model {name!r}: the database is read-only")
 
     def keep(self, name: str, model: "Model", *, replace: bool) -> None:
@@ -140,8 +140,8 @@ class Models:
         elif self.exists(name):
             raise name_taken(name)
         named, placeholders = ", ".join(values), ", ".join(f"${column}" for column in values)
-        sql = f"INSERT INTO {place} ({named}, created, version) VALUES ({placeholders}, now(), uuid())"
-        self._rows(sql, values)
+        values_sql = f"VALUES ({placeholders}, system.main.now(), system.main.uuid())"
+        self._rows(f"INSERT INTO {place} ({named}, created, version) {values_sql}", values)
 
     def drop(self, name: str) -> None:
         """Remove a model; raise BadArgument if it does not exist."""
@@ -166,8 +166,9 @@ class Models:
     def _table(self) -> str | None:
         """Return the qualified name of the models table, or None if it does not exist; another's table raises."""
         sql = (
-            "SELECT current_database(), column_name, data_type FROM duckdb_columns() "
-            f"WHERE database_name = current_database() AND schema_name = 'main' AND table_name = '{TABLE}'"
+            "SELECT system.main.current_database(), column_name, data_type FROM system.main.duckdb_columns() "
+            f"WHERE database_name = system.main.current_database() AND schema_name = 'main' AND table_name = '{TABLE}'"
+            " AND table_oid IN (SELECT table_oid FROM system.main.duckdb_tables())"
         )
         rows = self._rows(sql)
         if not rows:
@@ -185,7 +186,7 @@ class Models:
         if place is None:
             columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
             columns = columns.replace("name VARCHAR", "name VARCHAR PRIMARY KEY", 1)
-            place = f"{quoted(self._rows('SELECT current_database()')[0][0])}.main.{TABLE}"
+            place = f"{quoted(self._rows('SELECT system.main.current_database()')[0][0])}.main.{TABLE}"
             self._rows(f"CREATE TABLE IF NOT EXISTS {place} ({columns})")
         return place
 

@@ -1,11 +1,10 @@
 """SQL of predictions: a call of one of our functions with the model's columns."""
 
-import json
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from corgipile.errors import BadArgument, MissingColumn
+from corgipile.errors import BadModelFile, MissingColumn
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
+from corgipile.sql.engines.duckdb.expressions import HIDDEN, check_expressions
 from corgipile.sql.engines.duckdb.files import Text, readable_by_duckdb, select_text, with_files
 from corgipile.sql.engines.duckdb.functions import KINDS, PREFIX
 from corgipile.sql.engines.duckdb.models import Stored
@@ -22,13 +21,11 @@ if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb.engine import DuckDB
 
 FACTS = "bigquery"  # the parameter of a model of CREATE MODEL with the answers that training stored
-HIDDEN = "corgipile_computed_"  # prefix of computed columns
 HINT = "PREDICT BY model AS name gives another name"
 
 __all__ = [
     "FACTS",
     "cast_classes",
-    "check_expressions",
     "check_persistent",
     "class_call",
     "class_function",
@@ -41,14 +38,6 @@ __all__ = [
     "prediction_sql",
     "scored_rows",
 ]
-
-READING = ("PARAMETER", "STAR", "SUBQUERY")  # parts of an expression that read more than named columns
-PURE = """
-    SELECT lower(function_name) FROM duckdb_functions() GROUP BY lower(function_name)
-    HAVING bool_and(internal) AND bool_or(function_type IN ('scalar', 'aggregate') AND stability = 'CONSISTENT')
-    AND lower(function_name) NOT IN ('array_resize', 'bar', 'format', 'generate_series', 'list_resize', 'lpad',
-        'printf', 'range', 'repeat', 'rpad')
-"""  # names of functions whose result depends on their arguments alone, without those that take its size
 
 
 def prediction_sql(engine: "DuckDB", statement: Predict, stored: Stored, bound: BoundSql) -> str:
@@ -93,49 +82,15 @@ class Scored(NamedTuple):
     columns: list[str]
 
 
-def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
-    """Raise BadArgument unless each SQL is one expression of pure functions, without a query.
-
-    A model may come from somebody else: its expressions read columns only, and make no values of a stated size.
-    """
-    rests, pure = [], {name for (name,) in session.rows(PURE)} | {"if", "ifnull", "nullif"}
-    for name, sql in [("", "0"), *columns.items()]:
-        text = str(session.rows("SELECT json_serialize_sql($sql)", {"sql": f"SELECT ({sql}\n)"})[0][0])
-        try:
-            parsed = json.loads(text)
-        except RecursionError:
-            raise BadArgument(f"TRANSFORM must be expressions of fewer levels, got {name!r}") from None
-        parts = list(_parts(parsed))
-        node, *others = [one["node"] for one in parsed.get("statements", [])] or [{}]
-        rests.append((len(node.pop("select_list", ())), node, others))
-        if rests[-1] != rests[0] or not {part.get("class") for part in parts}.isdisjoint(READING):
-            raise BadArgument(f"TRANSFORM must be expressions without queries, got {sql!r} for {name!r}")
-        if other := sorted({_path(part) for part in parts if part.get("class") == "FUNCTION"} - pure):
-            raise BadArgument(f"TRANSFORM must use pure functions of DuckDB, got {other[0]} for {name!r}")
-
-
-def _parts(parsed: Any) -> Iterator[dict[str, Any]]:
-    """Yield all parts of a parsed statement."""
-    waiting = [parsed]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            yield part
-        waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-
-
-def _path(call: Mapping[str, Any]) -> str:
-    """Return the name of a called function, with its schema if it has one."""
-    return ".".join(call[key] for key in ("catalog", "schema", "function_name") if call.get(key)).lower()
-
-
-def computed_sql(session: Session, model: "Model", wanted: list[str], rows: str, prefix: str = "") -> str | None:
-    """Return rows with columns of TRANSFORM, in addition to their own if a prefix is given; None without TRANSFORM."""
+def computed_sql(session: Session, model: "Model", wanted: list[str], rows: str) -> str | None:
+    """Return rows with columns of TRANSFORM under hidden names, before their own; None without TRANSFORM."""
     if (transform := facts_of(model).get("transform")) is None:
         return None
+    if not (isinstance(transform, dict) and all(isinstance(transform.get(name), str) for name in wanted)):
+        raise BadModelFile(f"TRANSFORM of the model must compute {listed(wanted)}; train it again")
     check_expressions(session, {name: transform[name] for name in wanted})
-    listed = [f"{transform[one]} AS {quoted(f'{prefix}{i}' if prefix else one)}" for i, one in enumerate(wanted)]
-    return f"SELECT {', '.join([*listed, *['*'] * bool(prefix)])} FROM ({rows}\n)"
+    computed = ", ".join(f"{transform[name]} AS {HIDDEN}{i}" for i, name in enumerate(wanted))
+    return f"SELECT {computed}, * FROM ({rows}\n)"
 
 
 def scored_rows(engine: "DuckDB", stored: Stored, source: Source | None, bound: BoundSql) -> Scored:
@@ -143,7 +98,7 @@ def scored_rows(engine: "DuckDB", stored: Stored, source: Source | None, bound: 
     assert source is not None  # noqa: S101 - the grammar requires it
     rows = select_text(engine.session, source, bound).sql
     columns, wanted = engine.session.schema(rows, bound.values).names, list(stored.model.columns)
-    if (sql := computed_sql(engine.session, stored.model, wanted, rows, HIDDEN)) is None:
+    if (sql := computed_sql(engine.session, stored.model, wanted, rows)) is None:
         return Scored(rows, match_columns(stored, columns), "*", columns)
     hidden = [f"{HIDDEN}{i}" for i in range(len(wanted))]
     return Scored(sql, hidden, f"* EXCLUDE ({', '.join(hidden)})", columns)
@@ -171,7 +126,7 @@ def class_function(stored: Stored) -> str:
 
 def function_call(function: str, key: str, names: list[str]) -> str:
     """Return the SQL call of a function for a model and columns."""
-    return f"{PREFIX}{function}({literal(key)}, {', '.join(map(quoted, names))})"
+    return f"system.main.{PREFIX}{function}({literal(key)}, {', '.join(map(quoted, names))})"
 
 
 def class_call(stored: Stored, key: str, names: list[str]) -> str:

@@ -110,9 +110,9 @@ def _checked(parts: Iterator[pa.RecordBatch], session: Session) -> Iterator[pa.R
 def _is_view(session: Session, source: Source) -> bool:
     """Return whether the source is a view, whose rows are computed when read."""
     *others, name = source.table or ("",)
-    schema = others[-1] if others else session.rows("SELECT current_schema()")[0][0]
-    sql = "SELECT 1 FROM duckdb_views() WHERE lower(view_name) = lower($name) AND lower(schema_name) = lower($schema)"
-    return bool(session.rows(sql, {"name": name, "schema": schema}))
+    schema = others[-1] if others else session.rows("SELECT system.main.current_schema()")[0][0]
+    views = session.rows("SELECT schema_name, view_name FROM system.main.duckdb_views()")
+    return (schema.lower(), name.lower()) in {(place.lower(), view.lower()) for place, view in views}
 
 
 def _read_notes(table: Table, place: str, *, computed: bool) -> list[str]:

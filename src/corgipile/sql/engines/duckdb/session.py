@@ -96,8 +96,8 @@ class Session:
     def restore_column_names(self) -> None:
         """Replace internal model names in the column names of created tables."""
         sql = (
-            "SELECT database_name, schema_name, table_name, column_name FROM duckdb_columns() "
-            "WHERE contains(column_name, chr(1)) AND NOT internal"
+            "SELECT database_name, schema_name, table_name, column_name FROM system.main.duckdb_columns() "
+            "WHERE system.main.contains(column_name, system.main.chr(1)) AND NOT internal"
         )
         for *place, column in self.rows(sql):
             if (name := self.pinned.plain(column)) != column:
@@ -144,7 +144,7 @@ class Session:
 
     def transaction(self) -> int:
         """Return the number of the current transaction."""
-        return int(self.rows("SELECT txid_current()")[0][0])
+        return int(self.rows("SELECT system.main.txid_current()")[0][0])
 
     def check(self) -> None:
         """Raise Interrupted if the statement was interrupted."""

@@ -242,7 +242,8 @@ def _entries(folder: PathLike) -> "list[os.DirEntry[str]]":
 
 
 def _is_class(entry: "os.DirEntry[str]") -> bool:
-    return entry.is_dir() and not entry.name.startswith(".") and not links_to_parent(entry.path)
+    folder = os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112 - links to itself raise
+    return folder and not entry.name.startswith(".") and not links_to_parent(entry.path)
 
 
 def _images(root: str, inside: str) -> Iterator[tuple[str, int]]:

@@ -164,7 +164,7 @@ def _names(file: File, line: bytes, mark: str, *, header: bool) -> list[str]:
         text = line.decode("utf-8" if header else "latin-1")
     except UnicodeDecodeError as error:
         raise ParseError(f"{file.path}, line 1 must be UTF-8, got {error.reason} at byte {error.start}") from None
-    fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
+    fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=mark), [])
     return fields if header else [f"f{number}" for number in range(len(fields))]
 
 

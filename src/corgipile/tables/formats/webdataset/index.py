@@ -24,6 +24,7 @@ _NAME = re.compile(r"((?:.*/|)[^./]+)[.]([^/]*)", re.DOTALL)
 _META = re.compile(r"__[^/]*__($|/)")
 _DIGITS = re.compile(rb"\s*[-+]?[0-9]{1,18}\s*")
 _MAX_INTEGER_BYTES = 32
+MAX_GAPS, MIN_CELLS = 64, 1 << 20  # cells of the index for each member; smaller indexes may have more
 
 
 def open_samples(file: File) -> tuple[Table, int]:
@@ -77,9 +78,14 @@ class _Samples:
         self.sizes.append(member.size)
         self.values.append(0)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of the index."""
+    def batches(self, path: str) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of the index; raise BadSchema if nearly all samples lack nearly all columns."""
         shape = len(self.columns), len(self.begins)
+        if shape[0] * shape[1] > max(MIN_CELLS, MAX_GAPS * len(self.rows)):
+            raise BadSchema(
+                f"{path}: samples must have the same kinds of members, got {shape[0]} endings in {len(self.rows)} "
+                "members; the key of a sample ends at the first dot of its name"
+            )
         rows, kinds = (np.frombuffer(numbers, np.int64) for numbers in (self.rows, self.kinds))
         tables = []
         for numbers, missing in ((self.starts, -1), (self.sizes, -1), (self.values, 0)):
@@ -136,4 +142,4 @@ def _scan(file: File, numbers: Numbers) -> Iterator[pa.RecordBatch]:
             else:
                 samples.not_integers.add(column)
     numbers["passed"] = passed
-    yield from samples.batches()
+    yield from samples.batches(file.path)

@@ -173,15 +173,17 @@ class WebDatasetTable(FileTable):
         """Read columns of members in one call, each into a part of one buffer."""
         rows = len(found[HEAD])
         sizes = [np.maximum(found[SIZE + name if SIZE + name in found else GAPS + name], 0) for name in names]
+        starts = [np.maximum(found[START + name], 0) for name in names]
+        for start, size in zip(starts, sizes, strict=True):
+            self._file.check_ranges(start, size)
         ends = [np.append(0, np.cumsum(size)) for size in sizes]
         totals = [int(end[-1]) for end in ends]
         if max(totals, default=0) >= LIMIT:
             raise BadArgument(f"{rows} rows do not fit one record batch: {max(totals)} bytes; read fewer rows")
         data, bases = np.empty(sum(totals), np.uint8), np.append(0, np.cumsum(totals)).tolist()
         if names:
-            starts = np.concatenate([np.maximum(found[START + name], 0) for name in names])
             to = np.concatenate([end[:-1] + base for end, base in zip(ends, bases, strict=False)])
-            self._file.gather(starts, np.concatenate(sizes), data, to)
+            self._file.gather(np.concatenate(starts), np.concatenate(sizes), data, to)
         return [
             self._blob(name, data[base : base + total], end, found)
             for name, base, total, end in zip(names, bases, totals, ends, strict=False)
