@@ -177,3 +177,10 @@ def test_a_key_within_a_column_that_no_survey_met(tmp_path, monkeypatch, key, mi
     for ask in (lambda: table.read(40, 60, ["s"]), lambda: table.take([50], ["s"])):
         with pytest.raises(ParseError, match=r"line 51: a key is in no sampled row"):
             ask()
+
+
+def test_errors_quote_little_of_a_long_value(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"a": ' + "9" * 100_000 + '}\n{"a": 1}\n')
+    with pytest.raises(ParseError) as caught:
+        open_table(tmp_path / "a.jsonl")
+    assert len(str(caught.value)) < 1000

@@ -32,6 +32,7 @@ __all__ = [
 SUFFIXES = (".jsonl", ".ndjson")
 HEAD_BYTES = 1 << 16
 LONG_BYTES, MAX_VALUES = 4 << 20, 1 << 20  # bytes of text that is a single row; values of a row, 32 bytes each or more
+MAX_REASON = 300  # characters of an error, which may quote a long value
 _CHANGED = re.compile(r"Column\(/(.*)\) changed from (\w+) to (\w+)")
 _UNKNOWN = "a key is in no sampled row; set its type with types=, or choose columns with columns="
 ARRAY = "JSON must be lines of objects, got an array; rewrite it with pandas.read_json and to_json(lines=True)"
@@ -139,7 +140,7 @@ def parse_lines(
         )
         table.validate(full=True)  # pyarrow does not check UTF-8 while it parses
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ParseError(_reason(str(error))) from None
+        raise ParseError(f"{_reason(str(error)):.{MAX_REASON}}") from None
     except UnicodeDecodeError as error:
         raise ParseError(f"a key must be UTF-8 text: {error.reason}") from None
     return one_batch(table)
