@@ -150,7 +150,8 @@ class HashedColumns(Wrapper):
         """Mean bytes of a hashed row in samples."""
         size = min(SAMPLED_ROWS, len(self))
         starts = sorted({0, (len(self) - size) // 2, len(self) - size})
-        return sum(self.read(at, at + size, PAIR).nbytes for at in starts) / max(1, size * len(starts))
+        sizes = [int(self.read(at, at + size, PAIR).nbytes) for at in starts]
+        return sum(sizes) / max(1, size * len(starts))
 
     def stored(self, columns: Sequence[str]) -> list[str]:
         """Return the columns that are hashed, and those that are read as they are."""

@@ -128,7 +128,9 @@ class BatchGatherer:
             if self._async_gather:
                 self._async_gather.wait(group.last_request)
             done = group.finish(self._buffer.fields)
-            yield done._replace(columns=self._feeder.columns.in_order(done.columns)) if self._buffer.varlen else done
+            if group.varlen:
+                done = done._replace(columns=self._feeder.columns.in_order(done.columns))
+            yield done
             group.arrays, group.varlen = (), None
             self._tidy.passed(group.nbytes - group.pooled)
 
@@ -226,9 +228,9 @@ class _GatheredVarlen:
         return added
 
     def pooled(self) -> int:
-        """Return the bytes in reused memory."""
+        """Return the bytes of rows in reused memory."""
         parts = [part for parts in self._parts.values() for part in parts if isinstance(part, Ragged)]
-        return sum(part.nbytes for part in parts if self._lender.pooled(part.nbytes))
+        return sum(part.nbytes for part in parts if self._lender.pooled(part.room))
 
     def finish(self) -> dict[str, Any]:
         """Return the columns."""

@@ -54,7 +54,12 @@ class Ragged:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the memory."""
+        """Return the bytes of the rows."""
+        return self._items * self._item
+
+    @property
+    def room(self) -> int:
+        """Return the bytes of the lent memory."""
         return len(self._data)
 
     def add(self, span: Span, visit: SlotArray) -> bool:

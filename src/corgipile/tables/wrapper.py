@@ -145,7 +145,7 @@ class Wrapper(Checked):
         """Return whether columns are stored outside an encoded table."""
         return self.table.is_unencoded(self.stored(columns))
 
-    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self | None:
         """Return a copy over the unpacked table, with these columns only."""
         copied = copy(self)
         copied.table = unpack(self.table, self.stored(columns))
