@@ -332,3 +332,16 @@ def test_a_full_disk_leaves_text_to_be_hashed_in_each_epoch(long_text, monkeypat
     monkeypatch.undo()
     monkeypatch.setattr("corgipile.features.hashed.unpack", full)
     assert np.array_equal(cp.train(long_text["arrow"], **how).coef, expected)
+
+
+@pytest.mark.parametrize("kind", ["csv", "memory", "files"])
+def test_spill_off_holds_for_hashed_rows_of_any_format(long_text, tmp_path, monkeypatch, kind):
+    spilled = []
+    monkeypatch.setattr("corgipile.features.hashed.check_room", lambda *_: spilled.append(kind))
+    table = long_text["memory"]
+    for part in range(2):
+        pa.csv.write_csv(table.slice(1000 * part, 1000), tmp_path / f"{part}.csv")
+    source = {"csv": tmp_path / "0.csv", "memory": table, "files": tmp_path}[kind]
+    for spill, wanted in (("off", []), (None, [kind])):
+        cp.train(cp.open(source, spill=spill), text="text", features=["more"], epochs=2, memory="500KB", hash_bits=12)
+        assert spilled == wanted

@@ -83,7 +83,7 @@ class HashedColumns(Wrapper):
 
     @cached_property
     def spills(self) -> bool:
-        """Whether a spill file may hold the hashed rows: hashing takes longer than learning from them."""
+        """Return whether a spill file may hold the hashed rows: hashing takes longer than learning from them."""
         folder, nbytes = self.spill, int(self._row_bytes * len(self))
         if folder is None or not 0 < nbytes <= MAX_SPILLED:
             return False

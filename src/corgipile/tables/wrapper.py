@@ -196,8 +196,9 @@ class Combined(Checked):
 
     @property
     def spill(self) -> Path | None:
-        """Return the folder for spill files, None if an encoded table must not spill."""
-        folders = [table.spill for table in self.tables if table.place] or [super().spill]
+        """Return the folder for spill files, None if a table must not spill: an encoded one, or any if none is."""
+        folders = [table.spill for table in self.tables if table.place]
+        folders = folders or [table.spill for table in self.tables] or [super().spill]
         return None if None in folders else folders[0]
 
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:
