@@ -1,5 +1,6 @@
 """Tables with hashed features: sparse rows in two extra columns."""
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ from corgipile.tables.table import IntArray, Table, even_cuts
 from corgipile.tables.units import Units
 from corgipile.tables.wrapper import Wrapper
 
+log = logging.getLogger("corgipile")
 if TYPE_CHECKING:
     from corgipile.features.hashing import Hashing
 
@@ -191,6 +193,7 @@ def spill_hashed(table: Table, columns: Sequence[str]) -> Table:
         return table
     if table.units(columns) is not None:
         return unpack_shared(table, columns)
+    log.info("writing hashed rows of %r to %s, once", table, folder)
     return unpack(Part(table.write_plain, table.open_plain), columns, folder)
 
 
