@@ -16,7 +16,7 @@ from corgipile.loader.ragged import Lender, Ragged
 from corgipile.loader.stats import Progress
 from corgipile.loader.varlen import Varlen
 from corgipile.tables.spans import Rows
-from corgipile.tables.table import is_list
+from corgipile.tables.table import IntArray, is_list
 
 __all__ = ["BatchGatherer", "BatchSource", "Group", "Place", "position_after"]
 
@@ -101,8 +101,10 @@ class BatchGatherer:
         try:
             for number, visit in enumerate(visits, step):
                 at, skip = min(skip, len(visit)), max(0, skip - len(visit))
+                ends = np.append(0, np.cumsum(self._buffer.varlen.sizes(visit))) if self._buffer.varlen else None
                 while at < len(visit) and rows:
-                    added = self._add(group, visit[at : at + rows])
+                    sizes = None if ends is None else ends[at + 1 : at + rows + 1] - ends[at]
+                    added = self._add(group, visit[at : at + rows], sizes)
                     group.places.append((number, at, added))
                     at, rows = at + added, rows - added
                     if group.rows == group.most:
@@ -161,11 +163,11 @@ class BatchGatherer:
         arrays = tuple(pool.array(self.capacity, field.shape, field.dtype) for pool, field in fields)
         return _Gathering(arrays, _GatheredVarlen(varlen, self._lender, arrow=self._arrow) if varlen else None, most)
 
-    def _add(self, group: "_Gathering", visit: SlotArray) -> int:
-        """Gather the rows that fit; return their number."""
+    def _add(self, group: "_Gathering", visit: SlotArray, sizes: IntArray | None) -> int:
+        """Gather the rows that fit; return their number. ``sizes``: cumulative variable-length bytes, if any."""
         visit = visit[: group.most - group.rows]
-        if group.varlen:
-            visit = visit[: self._bounded(group, visit)]
+        if group.varlen and sizes is not None:
+            visit = visit[: self._bounded(group, sizes[: len(visit)])]
             if len(visit):
                 group.varlen.add(visit)
         end = group.rows + len(visit)
@@ -174,15 +176,14 @@ class BatchGatherer:
         group.rows = end
         return len(visit)
 
-    def _bounded(self, group: "_Gathering", visit: SlotArray) -> int:
+    def _bounded(self, group: "_Gathering", sizes: IntArray) -> int:
         """End the group before the batch that exceeds its bytes, unless it is the first; return the rows that fit."""
-        sizes = np.cumsum(self._buffer.varlen.sizes(visit))
         enough = int(np.searchsorted(sizes, GATHER_BYTES - group.nbytes))
-        if enough < len(visit):
+        if enough < len(sizes):
             begun = -(-group.rows // self._batch_size)
             batches = max(1, begun, (group.rows + enough) // self._batch_size)
             group.most = min(group.most, batches * self._batch_size)
-        fit = min(len(visit), group.most - group.rows)
+        fit = min(len(sizes), group.most - group.rows)
         group.nbytes += int(sizes[fit - 1]) if fit else 0
         return fit
 
