@@ -10,6 +10,7 @@ import shutil
 import sys
 import types
 import warnings
+from functools import partial
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -145,6 +146,28 @@ def webdataset(pattern, batch, workers):
     return walker(batches)
 
 
+def litdata_tokens(tokens, ends, batch, folder):
+    """Iterate over LitData: documents of numbers in chunks of 64 MB, its shuffle, lists of tensors."""
+    import numpy as np
+    from litdata import StreamingDataLoader, StreamingDataset, optimize
+
+    data, places = np.load(tokens, mmap_mode="r"), np.load(ends)
+    if not Path(folder).exists():
+        documents = partial(document, data, places)
+        optimize(documents, list(range(len(places) - 1)), folder, chunk_bytes="64MB", num_workers=1, verbose=False)
+
+    def batches(seed):
+        rows = StreamingDataset(folder, shuffle=True, seed=seed)
+        yield from StreamingDataLoader(rows, batch_size=batch, num_workers=0, collate_fn=list)
+
+    return walker(batches)
+
+
+def document(data, places, row):
+    """Return a document; a module-level function for another process."""
+    return data[places[row] : places[row + 1]].copy()
+
+
 def walker(batches):
     """Make a run of a generator that yields the labels of each batch."""
 
@@ -200,4 +223,5 @@ JOBS = {
     "grain": grain_records,
     "mosaicml": mosaicml,
     "webdataset": webdataset,
+    "litdata_tokens": litdata_tokens,
 }

@@ -4,13 +4,14 @@ import io
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from common import Bench, Skip, alone, check, interleave, median, rate, ratio
+from common import Bench, Peer, Skip, alone, check, interleave, median, rate, ratio
 from torch.utils.data import DataLoader, Dataset
 
 import corgipile as cp
@@ -202,8 +203,51 @@ def _lengths(loader: cp.Loader, lengths: np.ndarray) -> float:
     return seconds
 
 
+def tokens_part(bench: Bench) -> None:
+    """Compare documents of 50 to 5,000 numbers with copies from a memory map in random order, and with LitData."""
+    rows, random = bench.pick(200_000, 20_000), np.random.default_rng(0)
+    ends = np.append(0, np.cumsum(random.integers(50, 5001, rows)))
+    numbers = random.integers(0, 50_000, ends[-1], np.int32)
+    plain, places, path = (bench.work / name for name in ("tokens.npy", "ends.npy", "tokens.arrow"))
+    np.save(plain, numbers)
+    np.save(places, ends)
+    lists = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(numbers))
+    with pa.ipc.new_file(str(path), pa.schema([("tokens", lists.type)])) as writer:
+        writer.write_table(pa.table({"tokens": lists}), max_chunksize=2000)
+    del numbers, lists
+    loader = cp.Loader(path, batch_size=BATCH, memory=MEMORY, format="torch")
+    cases = {"corgipile": lambda: _walk(loader, rows), "map": lambda: _walk(_by_hand(plain, ends, random), rows)}
+    with ExitStack() as peers:
+        with suppress(Skip):
+            settings = {"tokens": str(plain), "ends": str(places), "batch": BATCH, "folder": str(bench.work / "lit")}
+            peer = peers.enter_context(Peer("litdata_tokens", **settings))
+            cases["litdata"] = lambda: peer.seconds(rows)
+        times = interleave(cases, bench.few)
+    for name, target in {"map": ">= 1.5", "litdata": ">= 2"}.items():
+        if name in times:
+            value, spread = ratio(times, name, "corgipile")
+            note = f"{rate(rows, median(times['corgipile']))}; {name} {rate(rows, median(times[name]))} ({spread})"
+            bench.report(f"documents of numbers: time of {name} / corgipile", value, "x", target, note)
+
+
+def _by_hand(plain: Path, ends: np.ndarray, random: np.random.Generator) -> Iterator[list[torch.Tensor]]:
+    numbers, order = np.load(plain, mmap_mode="r"), random.permutation(len(ends) - 1)
+    for at in range(0, len(order), BATCH):
+        yield [torch.from_numpy(numbers[ends[row] : ends[row + 1]].copy()) for row in order[at : at + BATCH]]
+
+
+def _walk(batches: Any, rows: int) -> float:
+    seen, start = 0, time.perf_counter()
+    for batch in batches:
+        seen += len(batch["tokens"] if isinstance(batch, dict) else batch)
+    seconds = time.perf_counter() - start
+    check(seen == rows, f"{seen} rows of {rows} came")
+    return seconds
+
+
 def main(bench: Bench) -> None:
     """Run all parts."""
+    bench.part("tokens", tokens_part)
     bench.part("images", images_part)
     bench.part("orders", orders_part)
     bench.part("small", small_part)

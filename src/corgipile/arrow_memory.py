@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["Tidy", "frugal", "give_back"]
+__all__ = ["Tidy", "frugal", "give_back", "interval_of"]
 
 MAX_INTERVAL = 4 << 20  # largest number of released bytes after which free memory is returned
 BUDGET_PARTS = 8  # a budget's divisor for the free memory that may stay unreturned
@@ -59,6 +59,16 @@ def _give_back() -> None:
     pa.set_memory_pool(now)
 
 
+def interval_of(budget: int | None) -> int:
+    """Return the bytes of freed memory that may stay unreturned within a budget.
+
+    Example:
+        >>> interval_of(None), interval_of(16 << 20), interval_of(0)
+        (4194304, 2097152, 1048576)
+    """
+    return MAX_INTERVAL if budget is None else min(MAX_INTERVAL, max(MIN_INTERVAL, budget // BUDGET_PARTS))
+
+
 class Tidy:
     """Returns free memory to the system after each interval of released bytes.
 
@@ -76,9 +86,7 @@ class Tidy:
 
     def __init__(self, budget: int | None = None, every: int | None = None) -> None:
         self.waiting = 0
-        self._every = every or (
-            MAX_INTERVAL if budget is None else min(MAX_INTERVAL, max(MIN_INTERVAL, budget // BUDGET_PARTS))
-        )
+        self._every = every or interval_of(budget)
 
     def passed(self, nbytes: int) -> None:
         """Count released bytes."""

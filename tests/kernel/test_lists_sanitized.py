@@ -63,7 +63,7 @@ int main(int argc, char **argv)
         cp_column columns[2] = {{2, starts, places, fds, {NULL, 0, 1, kind, kind, 0}, &lists[0]},
                                 {2, starts, places, fds, {NULL, 0, 1, kind, kind, 0}, &lists[1]}};
         cp_bundles bundles;
-        cp_bundles_init(&bundles);
+        cp_bundles_init(&bundles, 1 << 20);
         cp_reader reader;
         if (cp_reader_start(&reader, (int)h[11]) < 0)
             return 3;
@@ -181,8 +181,8 @@ def test_rows_under_sanitizers(sanitized):
 
 
 def test_what_python_asks_is_checked():
-    bundles, owner = _kernel.bundles_new(), np.full(4, -1, np.int32)
-    assert _kernel.bundles_look(bundles) == (0, 0, 0)
+    bundles, owner = _kernel.bundles_new(1 << 20), np.full(4, -1, np.int32)
+    assert _kernel.bundles_look(bundles) == (0, 0, 0, 0)
     assert _kernel.bundles_release(bundles, owner, np.array([0, -1, 3], np.int32)) == 0
     owner[1] = 5
     assert _kernel.bundles_release(bundles, owner, np.array([1, 2], np.int32)) == 1

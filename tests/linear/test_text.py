@@ -14,9 +14,18 @@ import pytest
 from typer.testing import CliRunner
 
 import corgipile as cp
-from corgipile.errors import BadArgument, BadModelFile, BadSchema, BadValue, BudgetTooSmall, MissingColumn
+from corgipile.errors import (
+    BadArgument,
+    BadModelFile,
+    BadSchema,
+    BadValue,
+    BudgetTooSmall,
+    MissingColumn,
+    WriteFailed,
+)
 from corgipile.features.fit_hashed import fit_hashed
-from corgipile.features.hashed import PAIR
+from corgipile.features.hashed import PAIR, HashedColumns
+from corgipile.features.hashing import Hashing
 from corgipile.linear.model import load, unpack
 from corgipile.orders import Riffle
 
@@ -275,3 +284,64 @@ def test_loaders_refuse_hashed_features(rows):
     model = cp.train(rows, text="review", hash_bits=10, epochs=1)
     with pytest.raises(BadArgument, match="hashed features are for linear models"):
         cp.Loader(rows, features=model.encoding)
+
+
+@pytest.fixture(scope="module")
+def long_text(tmp_path_factory):
+    """Return texts too large for the cache of a small budget, as a table and as files."""
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("long")
+    words = np.array([f"w{number:x}" for number in range(500)])
+    label = np.arange(2000) % 2
+    draws = [words[random.integers(0, 400, 40) + 100 * one] for one in label.tolist()]
+    table = pa.table({"text": [" ".join(draw) for draw in draws], "label": label, "more": random.random(2000)})
+    pa.feather.write_feather(table, folder / "a.arrow", compression="uncompressed")
+    pa.parquet.write_table(table, folder / "a.parquet", row_group_size=500)
+    return {"memory": table, "arrow": folder / "a.arrow", "parquet": folder / "a.parquet"}
+
+
+@pytest.mark.parametrize(("form", "order", "most"), [
+    ("memory", "riffle", 2), ("arrow", "no_shuffle", 2), ("arrow", "riffle", 2), ("parquet", "riffle", 1),
+])  # fmt: skip
+def test_epochs_read_hashed_rows_from_a_spill_file(long_text, monkeypatch, form, order, most):
+    """An encoded table is hashed once, others once more at the second epoch; the model does not change."""
+    hashed = []
+    inner = Hashing.rows
+
+    def counted(self, columns, numbers):
+        hashed.append(len(columns[0]))
+        return inner(self, columns, numbers)
+
+    how = {"text": "text", "features": ["more"], "order": order, "epochs": 5, "memory": "1MB", "hash_bits": 12}
+    monkeypatch.setattr(Hashing, "rows", counted)
+    model = cp.train(long_text[form], **how)
+    assert sum(hashed) < 2000 * most + 1500  # samples are hashed too
+    monkeypatch.setattr(HashedColumns, "spills", False)
+    hashed.clear()
+    assert np.array_equal(cp.train(long_text[form], **how).coef, model.coef)
+    assert sum(hashed) >= 5 * 2000
+
+
+def test_a_full_disk_leaves_text_to_be_hashed_in_each_epoch(long_text, monkeypatch):
+    def full(*_):
+        raise WriteFailed(28, "the disk is full")
+
+    how = {"text": "text", "features": ["more"], "epochs": 3, "memory": "1MB", "hash_bits": 12}
+    expected = cp.train(long_text["arrow"], **how).coef
+    monkeypatch.setattr("corgipile.features.hashed.check_room", full)
+    assert np.array_equal(cp.train(long_text["arrow"], **how).coef, expected)
+    monkeypatch.undo()
+    monkeypatch.setattr("corgipile.features.hashed.unpack", full)
+    assert np.array_equal(cp.train(long_text["arrow"], **how).coef, expected)
+
+
+@pytest.mark.parametrize("kind", ["csv", "memory", "files"])
+def test_spill_off_holds_for_hashed_rows_of_any_format(long_text, tmp_path, monkeypatch, kind):
+    spilled = []
+    monkeypatch.setattr("corgipile.features.hashed.check_room", lambda *_: spilled.append(kind))
+    table = long_text["memory"]
+    for part in range(2):
+        pa.csv.write_csv(table.slice(1000 * part, 1000), tmp_path / f"{part}.csv")
+    source = {"csv": tmp_path / "0.csv", "memory": table, "files": tmp_path}[kind]
+    for spill, wanted in (("off", []), (None, [kind])):
+        cp.train(cp.open(source, spill=spill), text="text", features=["more"], epochs=2, memory="500KB", hash_bits=12)
+        assert spilled == wanted

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import corgipile as cp
+from corgipile import _kernel
 from corgipile.errors import BadSparseRow, CorruptFile
 from corgipile.loader import BufferedReader
 from corgipile.loader.in_place import LayoutReader
@@ -246,3 +247,64 @@ def test_sparse_models_are_the_same_and_errors_name_row_and_file(tmp_path, monke
         cp.train(bad, order="riffle", **how)
     monkeypatch.setattr(VarlenReader, "supports", staticmethod(lambda *_: False))
     assert found == {order: cp.train(path, order=order, **how).coef.tobytes() for order in ORDERS}
+
+
+def token_file(folder):
+    """Write documents of numbers and text; return the file and its rows."""
+    random = np.random.default_rng(5)
+    tokens = [random.integers(0, 9, length).tolist() for length in random.integers(0, 400, 3000)]
+    table = pa.table({"tokens": pa.array(tokens, pa.list_(pa.int32())), "text": [f"{i}" * 9 for i in range(3000)]})
+    return write(folder / "tokens.arrow", table, 500), table
+
+
+def tokens_of(batch, form):
+    """Return a batch's lists of numbers."""
+    return batch["tokens"].to_pylist() if form == "arrow" else [row.tolist() for row in batch["tokens"]]
+
+
+@pytest.mark.parametrize("form", ["numpy", "torch", "arrow"])
+def test_batches_that_are_held_stay_while_memory_is_reused(tmp_path, monkeypatch, form):
+    if form == "torch":
+        pytest.importorskip("torch")
+    monkeypatch.setattr("corgipile.loader.groups.GATHER_BYTES", 32 << 10)  # several groups
+    path, table = token_file(tmp_path)
+    with cp.Loader(path, batch_size=20, memory="1MB", format=form, order="riffle") as loader:
+        held = [(batch, tokens_of(batch, form)) for at, batch in enumerate(loader) if at % 3 == 0 or at > 140]
+        assert all(tokens_of(batch, form) == rows for batch, rows in held)
+        del held
+        seen = [row for batch in loader for row in tokens_of(batch, form)]
+    assert sorted(seen) == sorted(table["tokens"].to_pylist())
+
+
+@pytest.mark.parametrize("form", ["numpy", "arrow"])
+def test_groups_and_bundles_reuse_memory(tmp_path, monkeypatch, form):
+    made = []
+    empty = np.empty
+    monkeypatch.setattr("corgipile.loader.groups.GATHER_BYTES", 32 << 10)
+    path, _ = token_file(tmp_path)
+    with cp.Loader(path, columns=["tokens"], batch_size=20, memory="1MB", format=form, order="riffle") as loader:
+        for _ in loader:
+            pass
+        pool = loader._source._lender._pool
+        monkeypatch.setattr(pool, "_make", lambda shape, kind: made.append(shape) or empty(shape, kind))
+        bundles = loader.feeder.buffer.varlen._bundles
+        freed = _kernel.bundles_look(bundles)[3]
+        read = sum(
+            batch["tokens"].nbytes if form == "arrow" else 4 * sum(map(len, batch["tokens"])) for batch in loader
+        )
+        assert pool._arrays
+        assert len(made) < 3  # a group may be larger than those of the first epoch
+        assert _kernel.bundles_look(bundles)[3] - freed < read / 2
+
+
+def test_groups_across_steps_nulls_and_large_batches(tmp_path, monkeypatch):
+    """A column may turn to one with nulls within a group, and a batch may exceed the memory that is reused."""
+    monkeypatch.setattr("corgipile.loader.groups.GATHER_BYTES", 1 << 10)
+    lists = [[i] * (i % 50) for i in range(600)]
+    table = pa.table({"x": pa.array([None if i == 450 else one for i, one in enumerate(lists)], pa.list_(pa.int64()))})
+    path = write(tmp_path / "a.arrow", table, 70)
+    with cp.Loader(path, batch_size=37, memory="200KB", format="arrow", order="no_shuffle") as loader:
+        assert [row for batch in loader for row in batch["x"].to_pylist()] == table["x"].to_pylist()
+    with cp.Loader(path, batch_size=37, memory="200KB", order="no_shuffle") as loader:
+        rows = [row for batch in loader for row in batch["x"]]
+    assert [None if row is None else list(row) for row in rows] == table["x"].to_pylist()

@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +11,8 @@ from corgipile import Loader
 from corgipile.errors import BudgetTooSmall, CorruptFile, UnknownFormat
 from corgipile.orders import Riffle
 from corgipile.tables import ParquetTable
+from corgipile.tables.encoded import unpack_shared
+from corgipile.tables.formats.parquet import table as parquet
 from corgipile.tables.formats.parquet.lengths import lengths_of, step_of
 from corgipile.tables.io.files import File
 
@@ -58,6 +62,60 @@ def test_dotted_and_nested_names(tmp_path, rows_of):
     )
     table = ParquetTable(write(tmp_path / "a.parquet", rows))
     assert table.read(2, 5, names[7:9]).to_pylist() == rows.select(names[7:9]).slice(2, 3).to_pylist()
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """Return a file of number columns, too large to be decoded whole, and its rows."""
+    random = np.random.default_rng(1)
+    rows = pa.table({f"x{i}": random.random(70_000) for i in range(5)} | {"label": random.integers(0, 2, 70_000) > 0})
+    return write(tmp_path / "numbers.parquet", rows, 40_000), rows
+
+
+@pytest.mark.parametrize(("decoders", "names"), [(1, 6), (2, 6), (4, 6), (4, 1)])
+def test_numbers_are_unpacked_by_several_threads(numbers, monkeypatch, decoders, names):
+    path, rows = numbers
+    monkeypatch.setattr(parquet, "DECODERS", decoders)
+    decoding = set()
+    inner = parquet.coding.in_batches
+    note = lambda *parts: decoding.add(threading.get_ident()) or inner(*parts)  # noqa: E731
+    monkeypatch.setattr(parquet.coding, "in_batches", note)
+    columns = rows.schema.names[-names:]
+    assert (
+        unpack_shared(ParquetTable(path), columns)
+        .read(0, len(rows), columns)
+        .equals(rows.select(columns).combine_chunks().to_batches()[0])
+    )
+    assert (threading.get_ident() in decoding) == (min(decoders, names) == 1)
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("page is damaged"), None])
+def test_an_error_of_a_decoding_thread_reaches_the_caller(numbers, monkeypatch, error):
+    def broken(file, names, *rest):
+        for number, batch in enumerate(inner(file, names, *rest)):
+            if number and "x1" in names:
+                if error:
+                    raise error
+                return  # fewer rows than other columns
+            yield batch
+
+    path, rows = numbers
+    monkeypatch.setattr(parquet, "DECODERS", 2)
+    inner = parquet.coding.in_batches
+    monkeypatch.setattr(parquet.coding, "in_batches", broken)
+    with pytest.raises(CorruptFile, match="damaged" if error else "numbers.parquet"):
+        unpack_shared(ParquetTable(path), rows.schema.names)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("corgipile-decoder")]
+
+
+def test_page_headers_are_read_once(numbers, monkeypatch):
+    path, rows = numbers
+    table, seen, inner = ParquetTable(path), [], parquet.pages.page_bytes
+    note = lambda file, chunk: seen.append(chunk.data_page_offset) or inner(file, chunk)  # noqa: E731
+    monkeypatch.setattr(parquet.pages, "page_bytes", note)
+    table.units(rows.schema.names)
+    unpack_shared(table, rows.schema.names)
+    assert len(seen) == len(set(seen)) > 0
 
 
 def test_bad_files(tmp_path, rows_of):

@@ -12,13 +12,16 @@ static void bundles_destroy(PyObject *capsule)
     free(b);
 }
 
-/* bundles_new() -> empty bundles */
-static PyObject *bundles_new(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+/* bundles_new(spare) -> empty bundles that keep up to `spare` bytes of freed ones for reuse */
+static PyObject *bundles_new(PyObject *Py_UNUSED(self), PyObject *spare)
 {
+    long long most = PyLong_AsLongLong(spare);
+    if (most < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "spare bytes must be at least 0");
     cp_bundles *b = malloc(sizeof *b);
     if (!b)
         return PyErr_NoMemory();
-    cp_bundles_init(b);
+    cp_bundles_init(b, most);
     PyObject *capsule = PyCapsule_New(b, BUNDLES, bundles_destroy);
     if (!capsule)
         free(b);
@@ -53,11 +56,12 @@ static PyObject *bundles_release(PyObject *Py_UNUSED(self), PyObject *args)
     return PyLong_FromLongLong(left);
 }
 
-/* bundles_look(bundles) -> bytes, rows, and the number of entries, free ones included */
+/* bundles_look(bundles) -> bytes, rows, the number of entries, free ones included, and the bytes freed so far */
 static PyObject *bundles_look(PyObject *Py_UNUSED(self), PyObject *capsule)
 {
     const cp_bundles *b = PyCapsule_GetPointer(capsule, BUNDLES);
-    return b ? Py_BuildValue("LLL", (long long)b->bytes, (long long)b->rows, (long long)b->count) : NULL;
+    return b ? Py_BuildValue("LLLL", (long long)b->bytes, (long long)b->rows, (long long)b->count, (long long)b->freed)
+             : NULL;
 }
 
 /* bundles_tell(bundles, out): bytes, rows and live rows of each entry, int64[count][3]; zeros for free entries */
@@ -189,7 +193,7 @@ static PyObject *reader_items(PyObject *Py_UNUSED(self), PyObject *args)
 PyMethodDef cp_lists_methods[] = {
     {"bundles_drop", bundles_drop, METH_VARARGS, "Free bundles."},
     {"bundles_look", bundles_look, METH_O, "Return the bytes and rows of bundles."},
-    {"bundles_new", bundles_new, METH_NOARGS, "Create bundles."},
+    {"bundles_new", bundles_new, METH_O, "Create bundles."},
     {"bundles_release", bundles_release, METH_VARARGS, "Release rows."},
     {"bundles_retire", bundles_retire, METH_VARARGS, "Retire bundles whose rows have moved."},
     {"bundles_tell", bundles_tell, METH_VARARGS, "Write the bytes and rows of each bundle."},

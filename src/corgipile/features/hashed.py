@@ -1,29 +1,45 @@
 """Tables with hashed features: sparse rows in two extra columns."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corgipile.errors import BadArgument, BadSchema
+from corgipile.errors import BadArgument, BadSchema, WriteFailed
 from corgipile.features.choose import require
 from corgipile.features.encoders import Encoder
 from corgipile.tables.concat import DIMS_KEY
+from corgipile.tables.encoded import Part, SpilledTable, unpack, unpack_shared, use_spilled, write_plain
+from corgipile.tables.formats.arrow.file import ArrowFile
 from corgipile.tables.io.files import digest
+from corgipile.tables.io.pieces import pick
+from corgipile.tables.io.spill import Section, SpillWriter, check_room
+from corgipile.tables.materialized import find_spilled
 from corgipile.tables.spans import flat
-from corgipile.tables.table import IntArray, Table
+from corgipile.tables.table import IntArray, Table, even_cuts
 from corgipile.tables.units import Units
 from corgipile.tables.wrapper import Wrapper
 
+log = logging.getLogger("corgipile")
 if TYPE_CHECKING:
     from corgipile.features.hashing import Hashing
 
-__all__ = ["PAIR", "HashedColumns"]
+__all__ = ["PAIR", "HashedColumns", "spill_hashed"]
 
 PAIR = ("\x1fhashed_k", "\x1fhashed_v")  # the prefix avoids clashes with stored columns
 SAMPLED_ROWS = 64  # rows sampled at each of three places
+HASHED_BYTES = 512 << 10  # bytes hashed at a time by a thread
+HASHERS = min(4, os.cpu_count() or 1)
+MAX_SPILLED = 8 << 30  # bytes of hashed rows that a spill file holds at most; else it holds the columns they come from
 
 
 class HashedColumns(Wrapper):
@@ -52,7 +68,6 @@ class HashedColumns(Wrapper):
         kinds = pa.list_(pa.int32()), pa.list_(pa.float32())
         fields = [*table.schema, *(pa.field(name, kind) for name, kind in zip(PAIR, kinds, strict=True))]
         self.schema = pa.schema(fields, {**(table.schema.metadata or {}), DIMS_KEY: str(width)})
-        self._row_bytes: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HashedColumns, (self.table, self._hashing, self._encoders)
@@ -62,6 +77,52 @@ class HashedColumns(Wrapper):
         """Return the identity of the table and its hashing."""
         state = repr(([encoder.state() for encoder in self._encoders], self._hashing.state()))
         return digest(self.table.fingerprint, state)
+
+    @property
+    def place(self) -> str:
+        """Return the identity of the encoded files and the hashing; empty for other tables."""
+        return self.table.place and digest(self.table.place, self.fingerprint)
+
+    @cached_property
+    def spills(self) -> bool:
+        """Return whether a spill file may hold the hashed rows: hashing takes longer than learning from them."""
+        folder, nbytes = self.spill, int(self._row_bytes * len(self))
+        if folder is None or not 0 < nbytes <= MAX_SPILLED:
+            return False
+        with suppress(WriteFailed):
+            check_room(folder, 2 * nbytes)
+            return True
+        return False
+
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self | None:
+        """Return a copy over the unpacked columns; None if a spill file has or will have the hashed rows."""
+        if not set(PAIR).isdisjoint(columns):
+            columns = list(dict.fromkeys(columns))
+            if find_spilled(self, columns) is not None or (unpack is not use_spilled and self.spills):
+                return None
+        return super().unpacked(columns, unpack)
+
+    def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
+        """Write hashed rows as one section of a spill file."""
+        write_plain(out, pick(self.schema, columns), self._hashed(list(columns)), len(self))
+
+    def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
+        """Open the section that `write_plain` wrote as a table."""
+        return SpilledTable(self, columns, [ArrowFile(next(sections))])
+
+    def _hashed(self, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield all rows in stored order, hashed by several threads."""
+        stored = self.stored(names)
+        table, step = unpack_shared(self.table, stored), max(1, int(HASHED_BYTES / max(1.0, self._row_bytes)))
+        coming = deque[Future[pa.RecordBatch]]()
+        with ThreadPoolExecutor(HASHERS, "corgipile-hasher") as pool:
+            for start, stop in pairwise(even_cuts(len(self), step).tolist()):
+                batch = table.read(start, stop, stored)
+                coming.append(pool.submit(self._assemble, batch, names, range(start, stop)))
+                if len(coming) > HASHERS:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
 
     def missing(self, row: int) -> tuple[str, str] | tuple[()]:
         """Return a column that is null in a row and its `Source.kind`; empty if there is none."""
@@ -84,13 +145,15 @@ class HashedColumns(Wrapper):
     def units(self, columns: Sequence[str]) -> Units | None:
         """Return the units of the table, with the row size of hashed samples."""
         units = super().units(columns)
-        if units is None or set(PAIR).isdisjoint(columns):
-            return units
-        if self._row_bytes is None:
-            size = min(SAMPLED_ROWS, len(self))
-            starts = sorted({0, (len(self) - size) // 2, len(self) - size})
-            self._row_bytes = sum(self.read(at, at + size, PAIR).nbytes for at in starts) / max(1, size * len(starts))
-        return units._replace(each=self._row_bytes)
+        return units if units is None or set(PAIR).isdisjoint(columns) else units._replace(each=self._row_bytes)
+
+    @cached_property
+    def _row_bytes(self) -> float:
+        """Mean bytes of a hashed row in samples."""
+        size = min(SAMPLED_ROWS, len(self))
+        starts = sorted({0, (len(self) - size) // 2, len(self) - size})
+        sizes = [int(self.read(at, at + size, PAIR).nbytes) for at in starts]
+        return sum(sizes) / max(1, size * len(starts))
 
     def stored(self, columns: Sequence[str]) -> list[str]:
         """Return the columns that are hashed, and those that are read as they are."""
@@ -119,6 +182,19 @@ class HashedColumns(Wrapper):
             numbers = column.cast(pa.float32(), safe=False)
             parts.append(flat(numbers.fill_null(float("nan"))).reshape(-1, width))
         return np.ascontiguousarray(np.concatenate(parts, axis=1))
+
+
+def spill_hashed(table: Table, columns: Sequence[str]) -> Table:
+    """Return a table that reads its hashed rows from a spill file; the table itself if none may hold them."""
+    if not isinstance(table, HashedColumns):
+        return table.unpacked(columns, spill_hashed) or table
+    folder, columns = table.spill, list(dict.fromkeys(columns))
+    if folder is None or set(PAIR).isdisjoint(columns) or not table.spills:
+        return table
+    if table.units(columns) is not None:
+        return unpack_shared(table, columns)
+    log.info("writing hashed rows of %r to %s, once", table, folder)
+    return unpack(Part(table.write_plain, table.open_plain), columns, folder)
 
 
 def _item_values(column: pa.Array, width: int) -> pa.Array:

@@ -87,7 +87,8 @@ def _array(column: Any) -> Any:
     if isinstance(column, pa.Array):
         return column.to_numpy(zero_copy_only=False)
     if isinstance(column, list | Rows):
-        return np.fromiter(column, np.object_, len(column))
+        rows = column.split() if isinstance(column, Rows) else column
+        return np.fromiter(rows, np.object_, len(rows))
     return column
 
 

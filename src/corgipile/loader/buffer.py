@@ -80,7 +80,7 @@ class Buffer:
     ) -> None:
         self.slots, self.limit, self._workers = slots, limit, workers
         self.fields = {field.name: field for field in fields}
-        self.varlen = Varlen(slots, varlen)
+        self.varlen = Varlen(slots, varlen, limit)
         try:
             self._arrays = {field.name: _aligned(slots, field, make) for field in fields}
         except (MemoryError, ValueError):  # NumPy raises ValueError for sizes beyond the address space

@@ -1,11 +1,13 @@
 """Runs an order over a table: reads each step's rows into slots ahead of their visits."""
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from corgipile.errors import BadArgument
+from corgipile.errors import BadArgument, WriteFailed
+from corgipile.features.hashed import spill_hashed
 from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import COLUMN_RUN, Sketch, fit, limit_of, readable_alone, sketched
 from corgipile.loader.buffer import Buffer
@@ -19,6 +21,7 @@ from corgipile.loader.selection import Selection
 from corgipile.loader.single_rows import stage_locally
 from corgipile.loader.staging import Stage
 from corgipile.loader.stats import Progress
+from corgipile.loader.table_reader import TableReader
 from corgipile.orders import GlobalBatches, Key, Order, Shard, visited_rows
 from corgipile.orders.riffle import CONTENT
 from corgipile.sizes import Size, to_rows
@@ -93,6 +96,7 @@ class BufferedReader:
         self.seed, self.shard = seed, shard
         self._closed = False
         self._stage: Stage | None = None
+        self._passes = 0
         self._key = Key(self.seed, 0, *shard)
         self.row_bytes = layout.row_bytes
         label, read = selection.label, layout if embed is None else None
@@ -212,8 +216,25 @@ class BufferedReader:
         else:
             key = self.key(epoch)
             reader, stage = self._reader(), self._stage
+            if self._passes == 1 and isinstance(reader, TableReader):
+                reader = self._spill_hashed(reader)
+            self._passes += 1
             self._run = begin(self.order, self.blocks, key, start, self.buffer, reader, self.row_bytes, stage)
         return self._run.visits()
+
+    def _spill_hashed(self, reader: RowReader) -> RowReader:
+        """Return the reader of a second pass: hashed rows are kept in a spill file, since hashing takes longest."""
+        with contextlib.suppress(WriteFailed):
+            source = spill_hashed(self.table, self.columns.sources)
+            if source is not self.table:
+                self.unbuffered_bytes = self.bytes_read
+                reader.close()
+                sources, sequential = self.columns.sources, self.order.sequential
+                reader = row_reader(
+                    source, self.buffer, sources, self.buffer_bytes, sequential=sequential, ahead=self._way.ahead
+                )
+                self._row_reader = reader
+        return reader
 
     def all_in_memory(self) -> bool:
         """Return whether all rows stay in memory, each in the slot of its number; the first call reads them."""

@@ -1,7 +1,7 @@
 """Gathering of whole batches in groups: small batches share the cost of one call."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,8 +12,11 @@ from corgipile.loader.array_pool import ArrayPool, Make
 from corgipile.loader.async_gather import AsyncGather
 from corgipile.loader.buffer import Arrays, SlotArray
 from corgipile.loader.buffered_reader import BufferedReader
+from corgipile.loader.ragged import Lender, Ragged
 from corgipile.loader.stats import Progress
+from corgipile.loader.varlen import Varlen
 from corgipile.tables.spans import Rows
+from corgipile.tables.table import IntArray, is_list
 
 __all__ = ["BatchGatherer", "BatchSource", "Group", "Place", "position_after"]
 
@@ -74,6 +77,7 @@ class BatchGatherer:
         most = min(GATHER_ROWS, GATHER_BYTES // self._row_bytes if self._row_bytes else GATHER_ROWS)
         self.capacity = batch_size * max(1, most // batch_size)
         self._tidy = Tidy(feeder.limit)
+        self._lender = Lender(GATHER_BYTES, feeder.limit, POOLED * len(self._buffer.varlen.names))
         self._make: Make | None = None
         self._async_gather: AsyncGather | None = None
         self._pools = [ArrayPool(POOLED) for _ in self._buffer.fields]
@@ -93,17 +97,19 @@ class BatchGatherer:
     def groups(self, epoch: int, step: int, skip: int, rows: int) -> Iterator[Group]:
         """Gather this many rows of an epoch, starting at an offset in a step."""
         visits = self._feeder.epoch(epoch, step)
-        group, ready = _Gathering(self._fresh(), self._batch_size), deque["_Gathering"]()
+        group, ready = self._new_group(self._batch_size), deque["_Gathering"]()
         try:
             for number, visit in enumerate(visits, step):
                 at, skip = min(skip, len(visit)), max(0, skip - len(visit))
+                ends = np.append(0, np.cumsum(self._buffer.varlen.sizes(visit))) if self._buffer.varlen else None
                 while at < len(visit) and rows:
-                    added = self._add(group, visit[at : at + rows])
+                    sizes = None if ends is None else ends[at + 1 : at + rows + 1] - ends[at]
+                    added = self._add(group, visit[at : at + rows], sizes)
                     group.places.append((number, at, added))
                     at, rows = at + added, rows - added
                     if group.rows == group.most:
                         ready.append(group)
-                        group = _Gathering(self._fresh(), min(self.capacity, 2 * group.grown))
+                        group = self._new_group(min(self.capacity, 2 * group.grown))
                         yield from self._pop_ready(ready, READY_GROUPS if self._async_gather else 0)
                 if not rows:
                     break
@@ -124,10 +130,11 @@ class BatchGatherer:
             if self._async_gather:
                 self._async_gather.wait(group.last_request)
             done = group.finish(self._buffer.fields)
-            yield done._replace(columns=self._feeder.columns.in_order(done.columns)) if group.varlen else done
-            group.arrays = ()
-            group.varlen.clear()
-            self._tidy.passed(group.nbytes)
+            if group.varlen:
+                done = done._replace(columns=self._feeder.columns.in_order(done.columns))
+            yield done
+            group.arrays, group.varlen = (), None
+            self._tidy.passed(group.nbytes - group.pooled)
 
     def _at_hand(self) -> bool:
         """Return whether another step is ready and all of this step's rows are gathered."""
@@ -151,33 +158,32 @@ class BatchGatherer:
     def close(self) -> None:
         """Do nothing: the reader owns the files."""
 
-    def _fresh(self) -> Arrays:
-        fields = zip(self._pools, self._buffer.fields.values(), strict=True)
-        return tuple(pool.array(self.capacity, field.shape, field.dtype) for pool, field in fields)
+    def _new_group(self, most: int) -> "_Gathering":
+        fields, varlen = zip(self._pools, self._buffer.fields.values(), strict=True), self._buffer.varlen
+        arrays = tuple(pool.array(self.capacity, field.shape, field.dtype) for pool, field in fields)
+        return _Gathering(arrays, _GatheredVarlen(varlen, self._lender, arrow=self._arrow) if varlen else None, most)
 
-    def _add(self, group: "_Gathering", visit: SlotArray) -> int:
-        """Gather the rows that fit; return their number."""
-        varlen = self._buffer.varlen
+    def _add(self, group: "_Gathering", visit: SlotArray, sizes: IntArray | None) -> int:
+        """Gather the rows that fit; return their number. ``sizes``: cumulative variable-length bytes, if any."""
         visit = visit[: group.most - group.rows]
-        if varlen:
-            visit = visit[: self._bounded(group, visit)]
+        if group.varlen and sizes is not None:
+            visit = visit[: self._bounded(group, sizes[: len(visit)])]
             if len(visit):
-                group.varlen.append(varlen.gather(visit) if self._arrow else varlen.objects(visit))
+                group.varlen.add(visit)
         end = group.rows + len(visit)
         (self._async_gather or self._buffer).gather(visit, group.arrays, group.rows)
         group.last_request = self._async_gather.last_request if self._async_gather else 0
         group.rows = end
         return len(visit)
 
-    def _bounded(self, group: "_Gathering", visit: SlotArray) -> int:
+    def _bounded(self, group: "_Gathering", sizes: IntArray) -> int:
         """End the group before the batch that exceeds its bytes, unless it is the first; return the rows that fit."""
-        sizes = np.cumsum(self._buffer.varlen.sizes(visit))
         enough = int(np.searchsorted(sizes, GATHER_BYTES - group.nbytes))
-        if enough < len(visit):
+        if enough < len(sizes):
             begun = -(-group.rows // self._batch_size)
             batches = max(1, begun, (group.rows + enough) // self._batch_size)
             group.most = min(group.most, batches * self._batch_size)
-        fit = min(len(visit), group.most - group.rows)
+        fit = min(len(sizes), group.most - group.rows)
         group.nbytes += int(sizes[fit - 1]) if fit else 0
         return fit
 
@@ -192,29 +198,51 @@ def position_after(places: list[Place], rows: int) -> tuple[int, int] | None:
     return (step, at + take) if places else None
 
 
-class _Gathering:
-    """A group that is being gathered."""
+class _GatheredVarlen:
+    """The variable-length columns of a group, gathered one visit after another.
 
-    def __init__(self, arrays: Arrays, most: int) -> None:
-        self.arrays, self.most, self.grown = arrays, most, most
-        self.varlen: list[Any] = []
-        self.places: list[Place] = []
-        self.rows = self.nbytes = self.last_request = 0
+    ``arrow``: columns are Arrow arrays; else `Rows` or lists with one object per row.
+    """
 
-    def finish(self, names: Iterable[str]) -> Group:
-        """Return the gathered rows."""
-        rows = self.rows
-        columns: dict[str, Any] = {name: array[:rows] for name, array in zip(names, self.arrays, strict=True)}
-        if self.varlen:
-            columns |= {name: _joined([part[name] for part in self.varlen]) for name in _names(self.varlen[0])}
-        return Group(self.places, self.rows, columns)
+    def __init__(self, varlen: Varlen, lender: Lender, *, arrow: bool) -> None:
+        self._varlen, self._lender, self._arrow = varlen, lender, arrow
+        self._parts: dict[str, list[Any]] = {name: [] for name in varlen.names}
+
+    def add(self, visit: SlotArray) -> None:
+        """Add the rows in these slots."""
+        others = [name for name, parts in self._parts.items() if not self._add_items(name, parts, visit)]
+        if others:
+            found = self._varlen.take(visit, others) if self._arrow else self._varlen.objects(visit, others)
+            for name, part in found.items():
+                self._parts[name].append(part)
+
+    def _add_items(self, name: str, parts: list[Any], visit: SlotArray) -> bool:
+        """Add the items of a column's rows; return False if they must become objects or keep their nulls."""
+        varlen, kind = self._varlen, self._varlen.kind(name)
+        if not varlen.joinable(name) or not (self._arrow or is_list(kind)):
+            return False
+        if parts and isinstance(parts[-1], Ragged) and parts[-1].add(varlen.span(name), visit):
+            return True
+        part = Ragged(kind, self._lender.lend)
+        added = part.add(varlen.span(name), visit)
+        parts.extend([part] * added)
+        return added
+
+    def pooled(self) -> int:
+        """Return the bytes of rows in reused memory."""
+        parts = [part for parts in self._parts.values() for part in parts if isinstance(part, Ragged)]
+        return sum(part.nbytes for part in parts if self._lender.pooled(part.room))
+
+    def finish(self) -> dict[str, Any]:
+        """Return the columns."""
+        done = {}
+        for name, parts in self._parts.items():
+            arrow = self._arrow or any(isinstance(part, pa.Array) for part in parts)
+            done[name] = _joined([part.column(arrow=arrow) if isinstance(part, Ragged) else part for part in parts])
+        return done
 
 
-def _names(part: Any) -> list[str]:
-    return part.schema.names if isinstance(part, pa.RecordBatch) else list(part)
-
-
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: Sequence[Any]) -> Any:
     """Concatenate the parts of a column; as Python objects if a part is a list of them."""
     if len(parts) == 1:
         return parts[0]
@@ -223,3 +251,20 @@ def _joined(parts: list[Any]) -> Any:
     if all(isinstance(part, Rows) for part in parts):
         return Rows.joined(parts)
     return [row for part in parts for row in (part.to_pylist() if isinstance(part, pa.Array) else part)]
+
+
+class _Gathering:
+    """A group that is being gathered."""
+
+    def __init__(self, arrays: Arrays, varlen: _GatheredVarlen | None, most: int) -> None:
+        self.arrays, self.varlen, self.most, self.grown = arrays, varlen, most, most
+        self.places: list[Place] = []
+        self.rows = self.nbytes = self.pooled = self.last_request = 0
+
+    def finish(self, names: Iterable[str]) -> Group:
+        """Return the gathered rows."""
+        rows = self.rows
+        columns: dict[str, Any] = {name: array[:rows] for name, array in zip(names, self.arrays, strict=True)}
+        if self.varlen:
+            self.pooled, columns = self.varlen.pooled(), columns | self.varlen.finish()
+        return Group(self.places, self.rows, columns)

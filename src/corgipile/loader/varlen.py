@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile import _kernel
+from corgipile.arrow_memory import interval_of
 from corgipile.errors import BadSchema, BadValue
+from corgipile.loader.ragged import Ragged, SlotArray, Span
 from corgipile.tables.spans import array_of, objects, places
-from corgipile.tables.table import IntArray, is_bytes, is_list, is_wide, item_bytes
+from corgipile.tables.table import IntArray, is_bytes, is_list, item_bytes
 
 __all__ = ["Varlen", "slot_bytes"]
 
-SlotArray = npt.NDArray[np.int32]
 MAX_BATCHES = (1 << 31) - 1  # numbers of record batches
 NO_OWNER = -1  # owner of a free slot; bundles are below, record batches from 0 on
 CROWDED_SHARE = 1 / 2  # of the byte limit, above which sparse batches are compacted early
@@ -24,7 +25,6 @@ SPARSE_SHARE = 2 / 3  # largest share of a sparse batch's rows that are buffered
 MIN_SPARSE_SHARE = 1 / 8  # smallest share of all rows that are in sparse batches worth compacting
 PART = 1 << 16  # slots released at a time: the record of a slot takes more memory than a narrow row
 COPY_SHARE = 1 / 16  # of the byte limit, copied at a time
-Span = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 
 
 def slot_bytes(kinds: Mapping[str, pa.DataType]) -> int:
@@ -40,7 +40,7 @@ def slot_bytes(kinds: Mapping[str, pa.DataType]) -> int:
 class Varlen:
     """Holds the variable-length columns."""
 
-    def __init__(self, slots: int, kinds: Mapping[str, pa.DataType]) -> None:
+    def __init__(self, slots: int, kinds: Mapping[str, pa.DataType], limit: int | None = None) -> None:
         self._slots, self._kinds = slots, dict(kinds)
         self._owner = np.full(slots if kinds else 0, NO_OWNER, np.int32)
         self._row = np.zeros(slots if kinds else 0, np.int32)
@@ -48,9 +48,9 @@ class Varlen:
         self._batches: dict[int, pa.RecordBatch] = {}
         self._alive: dict[int, int] = {}
         self._retired: list[tuple[int, list[pa.RecordBatch], IntArray]] = []  # fill number, batches, bundles
-        self._next = self._fills = self._rows = 0
+        self._next = self._fills = self._rows = self._freed = 0
         self._nbytes = slots * slot_bytes(kinds)  # plus the record batches in memory
-        self._bundles = _kernel.bundles_new()  # rows read by the kernel, see kernel/io/bundles.h
+        self._bundles = _kernel.bundles_new(interval_of(limit))  # rows read by the kernel, see kernel/io/bundles.h
         self._lock = threading.Lock()  # the reader puts rows while the consumer gathers others
         spanned = [name for name, kind in kinds.items() if item_bytes(kind)]
         self._spans: dict[str, Span] = {n: (np.zeros(slots, np.uint64), np.zeros(slots, np.int64)) for n in spanned}
@@ -84,6 +84,11 @@ class Varlen:
     def read(self, reader: object, extents: IntArray, into: SlotArray, *, urgent: bool) -> tuple[int, int, int] | None:
         """Read rows in the kernel, which has their offsets; return the failure or None."""
         return _kernel.reader_items(reader, extents, into, self._owner, self._bundles, urgent)
+
+    def freed(self) -> int:
+        """Return the bytes of rows read by the kernel that were freed since the last call."""
+        before, self._freed = self._freed, _kernel.bundles_look(self._bundles)[3]
+        return self._freed - before
 
     def sizes(self, visit: SlotArray) -> npt.NDArray[np.int64]:
         """Return the bytes of the rows in these slots; the batch's mean for types without known lengths."""
@@ -204,27 +209,38 @@ class Varlen:
         count = len(sparse) if most is None else 1 + int(np.searchsorted(copied[1:], most))
         return owners[sparse[:count]].astype(np.int32)
 
+    def kind(self, name: str) -> pa.DataType:
+        """Return the type of a column."""
+        return self._kinds[name]
+
+    def joinable(self, name: str) -> bool:
+        """Return whether the rows of a column are items in memory, without nulls."""
+        return name in self._spans and name not in self._nulls
+
     def gather(self, visit: SlotArray) -> pa.RecordBatch:
         """Return the rows in these slots as a record batch, in visiting order."""
-        spanned = [name for name in self._spans if name not in self._nulls]
-        columns = {name: _join(self._kinds[name], self._spans[name], visit) for name in spanned}
+        columns = {
+            name: _join(self._kinds[name], self._spans[name], visit) for name in filter(self.joinable, self._kinds)
+        }
         unjoined = [name for name in self._kinds if columns.get(name) is None]
-        if unjoined:
-            selected = self._take(visit, unjoined)
-            columns |= {name: selected.column(name) for name in unjoined}
+        columns |= self.take(visit, unjoined) if unjoined else {}
         return pa.RecordBatch.from_arrays([columns[name] for name in self._kinds], names=list(self._kinds))
 
-    def objects(self, visit: SlotArray) -> dict[str, Sequence[Any] | pa.Array]:
+    def objects(self, visit: SlotArray, names: Sequence[str]) -> dict[str, Sequence[Any] | pa.Array]:
         """Return the rows in these slots as one object per row, see `corgipile.tables.spans.objects`."""
         values: dict[str, Sequence[Any] | pa.Array] = {}
-        for name, kind in self._kinds.items():
-            if name in self._spans and name not in self._nulls and is_bytes(kind):
+        for name in names:
+            kind = self._kinds[name]
+            if self.joinable(name) and is_bytes(kind):
                 text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
                 values[name] = _kernel.gather_objects(*self._spans[name], visit, text)
-                continue
-            joined = _join(kind, self._spans[name], visit) if name in self._spans and name not in self._nulls else None
-            values[name] = objects(self._take(visit, [name]).column(0) if joined is None else joined, own=True)
+            else:
+                values[name] = objects(self.take(visit, [name])[name], own=True)
         return values
+
+    def take(self, visit: SlotArray, names: Sequence[str]) -> dict[str, pa.Array]:
+        """Return the rows in these slots as Arrow arrays, selected from the record batches or bundles they came in."""
+        return dict(zip(names, self._take(visit, list(names)).columns, strict=True))
 
     def _take(self, visit: SlotArray, names: list[str]) -> pa.RecordBatch:
         if not len(visit):
@@ -255,15 +271,5 @@ class Varlen:
 
 def _join(kind: pa.DataType, span: Span, visit: SlotArray) -> pa.Array | None:
     """Copy rows into one array; None if they are too long for the type's offsets."""
-    item = item_bytes(kind)
-    offsets = np.zeros(len(visit) + 1, np.int64)
-    np.cumsum(span[1][visit], out=offsets[1:])
-    if offsets[-1] >= 1 << 31 and not is_wide(kind):
-        return None
-    data = np.empty(int(offsets[-1]) * item, np.uint8)
-    _kernel.gather_ragged(data, span[0], span[1], item, visit)
-    ends = pa.py_buffer(offsets if is_wide(kind) else offsets.astype(np.int32))
-    if is_bytes(kind):
-        return pa.Array.from_buffers(kind, len(visit), [None, ends, pa.py_buffer(data)])
-    values = pa.Array.from_buffers(kind.value_type, int(offsets[-1]), [None, pa.py_buffer(data)])
-    return pa.Array.from_buffers(kind, len(visit), [None, ends], children=[values])
+    rows = Ragged(kind, lambda nbytes: np.empty(nbytes, np.uint8))
+    return rows.column(arrow=True) if rows.add(span, visit) else None

@@ -80,7 +80,7 @@ class VarlenReader(LayoutReader):
         self._locate(step, urgent=urgent)
         self._located = None
         self.run_parts(step, self._items, urgent=urgent)
-        self._tidy.passed(self._coming)
+        self._tidy.passed(self._buffer.varlen.freed())
 
     def failure(self, code: int, fd: int, row: int) -> ReadFailed | CorruptFile:
         """Return the error of a failed read; for a damaged row the table's own error."""

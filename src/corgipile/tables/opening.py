@@ -242,6 +242,13 @@ def _opened(parts: list[Any]) -> list[Any]:
 
 
 def _open_part(part: Any, format_name: str | None, options: dict[str, Any], spill: Spill) -> Table:
+    table = _table_of(part, format_name, options, spill)
+    if spill is not None and table is not part:
+        vars(table)["spill"] = spill_folder(spill)  # computed rows, such as hashed text, are spilled from any format
+    return table
+
+
+def _table_of(part: Any, format_name: str | None, options: dict[str, Any], spill: Spill) -> Table:
     if isinstance(part, SourceFile):
         return _open_file(part.path, format_name, options)
     if options:

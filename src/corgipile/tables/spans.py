@@ -1,6 +1,7 @@
 """Zero-copy conversions between Arrow columns, NumPy arrays and Python objects."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Self, overload
 
 import numpy as np
@@ -114,6 +115,11 @@ class Rows(Sequence[npt.NDArray[Any]]):
         start, stop, _ = place.indices(len(self))
         ends = self.ends[start : stop + 1]
         return type(self)(self.values[ends[0] : ends[-1]], ends - ends[0])
+
+    def split(self) -> list[npt.NDArray[Any]]:
+        """Return one array per row, views of the numbers."""
+        values, ends = self.values, self.ends.tolist()
+        return [values[start:stop] for start, stop in pairwise(ends)]
 
     def taken(self, places: IntArray) -> Self:
         """Return rows by position."""

@@ -145,7 +145,7 @@ class Wrapper(Checked):
         """Return whether columns are stored outside an encoded table."""
         return self.table.is_unencoded(self.stored(columns))
 
-    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self:
+    def unpacked(self, columns: Sequence[str], unpack: Callable[[Table, Sequence[str]], Table]) -> Self | None:
         """Return a copy over the unpacked table, with these columns only."""
         copied = copy(self)
         copied.table = unpack(self.table, self.stored(columns))
@@ -196,8 +196,9 @@ class Combined(Checked):
 
     @property
     def spill(self) -> Path | None:
-        """Return the folder for spill files, None if an encoded table must not spill."""
-        folders = [table.spill for table in self.tables if table.place] or [super().spill]
+        """Return the folder for spill files, None if a table must not spill: an encoded one, or any if none is."""
+        folders = [table.spill for table in self.tables if table.place]
+        folders = folders or [table.spill for table in self.tables] or [super().spill]
         return None if None in folders else folders[0]
 
     def parts_of(self, rows: IntArray) -> Iterator[tuple[Table, IntArray, IntArray]]:

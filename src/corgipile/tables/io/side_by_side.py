@@ -3,11 +3,11 @@
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Generic, TypeVar
 
-__all__ = ["side_by_side"]
+__all__ = ["in_step", "side_by_side"]
 
 Item = TypeVar("Item")
 
@@ -94,3 +94,28 @@ def side_by_side(
         for run in running:
             run.cancel()
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def in_step(
+    pool: ThreadPoolExecutor, makes: Sequence[Callable[[], Iterable[Item]]], size: Callable[[Item], int], most: int
+) -> Generator[tuple[Item, ...]]:
+    """Run iterators in a thread each and yield an item of each, then the next ones; all must have as many items.
+
+    The pool must have a free thread for each. Each iterator may buffer ``most`` bytes of items.
+
+    Raises:
+        ValueError: An iterator ended before another.
+
+    Example:
+        >>> with ThreadPoolExecutor(2) as pool:
+        ...     list(in_step(pool, [lambda: "ab", lambda: "cd"], len, 1))
+        [('a', 'c'), ('b', 'd')]
+    """
+    runs = [_Run(make, size, most) for make in makes]
+    done = [pool.submit(run.run) for run in runs]
+    try:
+        yield from zip(*runs, strict=True)
+    finally:
+        for run in runs:
+            run.cancel()
+        wait(done)

@@ -14,7 +14,7 @@ from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import give_back
 from corgipile.tables.encoded import GROUP_BYTES
 from corgipile.tables.formats.parquet.lengths import Lengths, lengths_of, step_of
-from corgipile.tables.formats.parquet.pages import BUFFER, DICTIONARY, LARGE_PAGE, NUMBER_BYTES, page_bytes, read_page
+from corgipile.tables.formats.parquet.pages import BUFFER, DICTIONARY, LARGE_PAGE, NUMBER_BYTES, read_page
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
 
@@ -70,7 +70,9 @@ def _dictionary(file: File, chunk: Any) -> Dictionary | None:
     return Dictionary(*map(min, (page.nbytes, page.stored, page.values), bounds))
 
 
-def decoding_bytes(file: File, metadata: Any, groups: Iterable[int], columns: Sequence[int]) -> int:
+def decoding_bytes(
+    file: File, metadata: Any, groups: Iterable[int], columns: Sequence[int], page_bytes: Callable[[Any], int]
+) -> int:
     """Return the bytes of the dictionaries or a page of row groups during decoding; 0 if they are small."""
     most = 0
     for group in map(metadata.row_group, groups):
@@ -78,7 +80,7 @@ def decoding_bytes(file: File, metadata: Any, groups: Iterable[int], columns: Se
         if (3 + POINTER_BYTES) * sum(chunk.total_uncompressed_size for chunk in chunks) <= GROUP_BYTES:
             continue  # too small for a large dictionary or page
         for chunk in chunks:
-            dictionary, in_page = _dictionary(file, chunk), page_bytes(file, chunk)
+            dictionary, in_page = _dictionary(file, chunk), page_bytes(chunk)
             if dictionary is not None:
                 total += dictionary.decoding
                 in_page = max(0, in_page - dictionary.nbytes - dictionary.stored)

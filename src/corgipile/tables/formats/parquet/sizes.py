@@ -43,6 +43,7 @@ class ParquetSizes(Checked):
         self._wider = Recent[dict[int, int]](1 << 16)
         self._units = Recent[Units | None](8)
         self._lengths = Recent[list[Lengths]](1 << 12)
+        self._in_pages = Recent[int](1 << 16)
 
     def _head(self, group: int, name: str) -> pa.RecordBatch | None:
         """Decode the first rows of a column of a row group."""
@@ -123,7 +124,13 @@ class ParquetSizes(Checked):
         groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
         if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
             groups.append(int(np.diff(self._starts).argmax()))
-        return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name]) if groups else 0
+        if not groups:
+            return 0
+        return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name], self._page_bytes)
+
+    def _page_bytes(self, chunk: Any) -> int:
+        """Return the bytes held while a column chunk is read; each chunk's pages are looked at once."""
+        return self._in_pages.get(int(chunk.data_page_offset), lambda: pages.page_bytes(self._file, chunk))
 
     def _chunks_of(self, group: int, name: str) -> list[Any]:
         """Return the column chunks of a column in a row group."""

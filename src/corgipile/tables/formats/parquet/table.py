@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ from corgipile.tables.io.pieces import (
     take_pieces,
 )
 from corgipile.tables.io.remote import RemoteFile, file_of, this_scan
-from corgipile.tables.io.side_by_side import side_by_side
+from corgipile.tables.io.side_by_side import in_step, side_by_side
 from corgipile.tables.io.spill import Section, Spill, SpillWriter, spill_folder
 from corgipile.tables.io.staged import fetch
 from corgipile.tables.table import IntArray, Table
@@ -194,7 +195,7 @@ class ParquetTable(ParquetSizes):
         if not counts.size:
             return [list(columns)]
         chunks = {name: self._chunks_of(int(counts.argmax()), name) for name in columns}
-        in_pages = {name: sum(pages.page_bytes(self._file, chunk) for chunk in found) for name, found in chunks.items()}
+        in_pages = {name: sum(map(self._page_bytes, found)) for name, found in chunks.items()}
         batches = {name: int(self._batch_rows([name]) * self._width(name)) for name in columns}
         return group_columns({name: in_pages[name] + batches[name] for name in columns})
 
@@ -238,7 +239,8 @@ class ParquetTable(ParquetSizes):
     def _sections(self, together: list[list[str]], groups: range, limit: int) -> Generator[Iterable[pa.RecordBatch]]:
         """Decode columns of row groups, one set of columns after another; remote ones decode while they arrive."""
         if not isinstance(self._file, RemoteFile):
-            yield from (self._batches(names, groups, limit=limit) for names in together)
+            with ThreadPoolExecutor(DECODERS, "corgipile-decoder") as pool:
+                yield from (self._in_threads(pool, names, groups, limit) for names in together)
             return
         parts = [(names, group) for names in together for group in groups]
         file = Arriving(self._file, [self._ranges(group, names) for names, group in parts], limit)
@@ -252,6 +254,22 @@ class ParquetTable(ParquetSizes):
         with contextlib.closing(side_by_side(makes, threads, lambda batch: int(batch.nbytes), max_queued)) as runs:
             for _ in together:
                 yield itertools.chain.from_iterable(itertools.islice(runs, len(groups)))
+
+    def _in_threads(
+        self, pool: ThreadPoolExecutor, names: list[str], groups: range, limit: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Decode columns of a local file, numbers by a thread for each part of the columns."""
+        threads = min(DECODERS, len(names), limit // GROUP_BYTES)
+        if threads < 2 or not all(self._bits[name] for name in names):  # long values shorten the batches of a column
+            yield from self._batches(names, groups, limit=limit)
+            return
+        rows, schema = self._batch_rows(names, limit), pick(self.schema, names)
+        makes = [partial(self._batches, names[part::threads], groups, rows, limit) for part in range(threads)]
+        most = int(limit * QUEUE_SHARE) // threads
+        with decoding(self._file.path):
+            for parts in in_step(pool, makes, lambda batch: int(batch.nbytes), most):
+                columns = {name: batch.column(name) for batch in parts for name in batch.schema.names}
+                yield pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
 
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Return the offsets and lengths of the column chunks of a row group."""
