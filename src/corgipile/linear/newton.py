@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,32 +19,84 @@ from corgipile.linear.sparse import Sparse
 from corgipile.resident import cores
 from corgipile.sizes import OnBad
 
-__all__ = ["GRADIENT", "GRAM", "TRIANGLE", "Factor", "Newton", "Sums", "factor_gram", "factor_rows"]
+__all__ = [
+    "GRADIENT",
+    "GRAM",
+    "TRIANGLE",
+    "Factor",
+    "Newton",
+    "Sums",
+    "factor_gram",
+    "factor_rows",
+    "hessian",
+    "shrink",
+]
 
 Doubles = npt.NDArray[np.float64]
 GRADIENT, GRAM, TRIANGLE = range(3)  # cp_newton_matrix of the kernel
 MIN_THREAD_ROWS = 1 << 12  # fewer rows are summed by one thread
 CONSTANT = 1e-20  # curvature that is rounding, relative to the largest
+SWEEPS, MAX_ROUNDS = 16, 10_000  # passes of coordinate descent between checks; checks
+ALIASED, SLACK = 1e-12, 1e-11  # relative pivot of a weight that others determine; rounding of slopes
 
 
-class Sums(NamedTuple):
-    """The sums of a pass.
+@dataclass(frozen=True)
+class Sums:
+    """The sums of a pass, or of a part of its rows.
 
     Attributes:
-        figures: Its figures.
-        loss: The weighted sum of losses.
-        squares: The weighted sum of squared errors of regressions.
-        wrong: Rows whose score is not strictly on the side of their label.
-        gradient: Of that sum, [outputs, width].
-        matrices: Its second derivatives by pair of outputs, [pairs, width, width]; or a triangle.
+        totals: Rows, skipped rows, and rows whose score is not strictly on the side of their label; the weighted sums
+            of losses, correct rows, squared errors, labels and squared labels; and that of weights.
+        gradient: Of the losses, [outputs, width].
+        matrices: Their second derivatives by pair of outputs, [pairs, width, width]; or a triangle.
+        what: The kind of these.
+        numbers: Whether labels are numbers.
     """
 
-    figures: Figures
-    loss: float
-    squares: float
-    wrong: int
+    totals: Doubles
     gradient: Doubles
     matrices: Doubles
+    what: int
+    numbers: bool
+
+    @property
+    def figures(self) -> Figures:
+        """Return the figures."""
+        rows, _, _, loss, correct, squares, total, square, weight = self.totals.tolist()
+        spread, score = square - total * total / (weight or 1), correct / (weight or 1)
+        if self.numbers:
+            score = 1 - squares / spread if spread > 0 else float(squares == 0)
+        return Figures(int(rows), loss / (weight or 1), score, weight)
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of skipped rows."""
+        return int(self.totals[1])
+
+    @property
+    def wrong(self) -> int:
+        """Return the number of rows whose score is not strictly on the side of their label."""
+        return int(self.totals[2])
+
+    @property
+    def loss(self) -> float:
+        """Return the weighted sum of losses."""
+        return float(self.totals[3])
+
+    @property
+    def squares(self) -> float:
+        """Return the weighted sum of squared errors of regressions."""
+        return float(self.totals[5])
+
+    def plus(self, other: "Sums") -> "Sums":
+        """Return the sums of these rows and others; a triangle is replaced."""
+        matrices = self.matrices
+        if self.what == TRIANGLE:
+            _kernel.newton_rotate(matrices[0], other.matrices[0], 0.0)
+        elif self.what == GRAM:
+            matrices = matrices + other.matrices
+        totals, gradient = self.totals + other.totals, self.gradient + other.gradient
+        return Sums(totals, gradient, matrices, self.what, self.numbers)
 
 
 class Newton(SGD):
@@ -119,15 +171,11 @@ class Newton(SGD):
         if self.loss.name == "softmax":
             pairs = pairs * (pairs + 1) // 2
         gradient, matrices = np.empty((self.outputs, self.width)), np.empty((pairs, size, size))
-        totals = _kernel.newton_end(self._sums, gradient, None if self._what == GRADIENT else matrices)
-        rows, self.skipped, wrong, loss, correct, squares, total, square, weight = totals
-        spread = square - total * total / (weight or 1)
-        score = correct / (weight or 1)
-        if self.loss.numbers:
-            score = 1 - squares / spread if spread > 0 else float(squares == 0)
+        totals = np.array(_kernel.newton_end(self._sums, gradient, None if self._what == GRADIENT else matrices))
+        self.skipped = int(totals[1])
         if self._what == GRAM:  # the kernel fills the upper triangles
             matrices = np.triu(matrices) + np.triu(matrices, 1).transpose(0, 2, 1)
-        return Sums(Figures(rows, loss / (weight or 1), score, weight), loss, squares, wrong, gradient, matrices)
+        return Sums(totals, gradient, matrices, self._what, self.loss.numbers)
 
 
 @dataclass(frozen=True)
@@ -153,10 +201,11 @@ class Factor:
         return x.reshape(right.shape)
 
 
-def factor_gram(matrices: Doubles, outputs: int, penalty: Doubles, tolerance: float) -> Factor:
-    """Factor second derivatives with those of a penalty, [width]; pivots up to the tolerance count as 0.
+def hessian(matrices: Doubles, outputs: int, penalty: Doubles, *, shifts: bool) -> Doubles:
+    """Return the second derivatives of all weights, [outputs * width] squared, with those of a penalty, [width].
 
-    Softmax scores do not change if all outputs move alike. Curvature in that direction makes the sum of the steps 0.
+    Softmax scores do not change if all outputs move alike. With ``shifts``, curvature in that direction makes the sum
+    of the steps 0.
     """
     width = len(penalty)
     whole = np.zeros((outputs, width, outputs, width))
@@ -164,18 +213,60 @@ def factor_gram(matrices: Doubles, outputs: int, penalty: Doubles, tolerance: fl
         at = np.triu_indices(outputs)
         for k, other, matrix in zip(*at, matrices, strict=True):
             whole[k, :, other] = whole[other, :, k] = matrix
-        whole += (np.einsum("kikj->ij", whole) / outputs)[None, :, None, :]
+        if shifts:
+            whole += (np.einsum("kikj->ij", whole) / outputs)[None, :, None, :]
     else:
         for own, matrix in enumerate(matrices):
             whole[own, :, own] = matrix
-    triangle = whole.reshape(outputs * width, outputs * width)
-    diagonal = np.diag(triangle)
-    triangle[np.diag_indices(len(triangle))] = np.where(diagonal > CONSTANT * diagonal.max(), diagonal, 0.0) + np.tile(
+    square = whole.reshape(outputs * width, outputs * width)
+    diagonal = np.diag(square)
+    square[np.diag_indices(len(square))] = np.where(diagonal > CONSTANT * diagonal.max(), diagonal, 0.0) + np.tile(
         penalty, outputs
     )
-    varying = np.diag(triangle) > 0
-    least = _kernel.newton_factor(triangle, tolerance)
-    return Factor(triangle, least, bool((varying & (np.diag(triangle) == 0)).any()))
+    return square
+
+
+def factor_gram(square: Doubles, tolerance: float) -> Factor:
+    """Factor second derivatives, in place; pivots up to the tolerance count as 0."""
+    varying = np.diag(square) > 0
+    least = _kernel.newton_factor(square, tolerance)
+    return Factor(square, least, bool((varying & (np.diag(square) == 0)).any()))
+
+
+def shrink(square: Doubles, gradient: Doubles, weights: Doubles, l1: Doubles) -> tuple[Doubles, float]:
+    """Minimise a quadratic model plus ``l1`` times the absolute weights by coordinate descent.
+
+    When the weights that are 0 stay the same, the others are solved for, which ends the descent.
+
+    Args:
+        square: The second derivatives of the model.
+        gradient: Its gradient at the weights, [outputs, width].
+        weights: Where it holds.
+        l1: By weight, [width].
+
+    Returns:
+        The step, and the decrease.
+    """
+    slope, at, signs = gradient.ravel().copy(), weights.ravel().copy(), None
+    limit, diagonal = np.tile(l1, len(weights)), np.diag(square)
+    for _ in range(MAX_ROUNDS):
+        moved = _kernel.newton_shrink(square, slope, at, limit, SWEEPS)
+        before, signs = signs, np.sign(at) * (limit > 0)
+        if not moved:
+            break
+        if before is None or (before != signs).any():
+            continue
+        on = np.flatnonzero((signs != 0) | (limit == 0))
+        factor, exact = factor_gram(square[np.ix_(on, on)], ALIASED), at.copy()
+        exact[on] -= factor.solve(slope[on] + limit[on] * signs[on])
+        other, most = slope + square[:, on] @ (exact - at)[on], limit + SLACK * (limit + diagonal * abs(exact)).max()
+        if (np.sign(exact) * (limit > 0) == signs).all() and (np.abs(other) <= most)[signs == 0].all():
+            at = exact
+            break
+    step = at - weights.ravel()
+    model = gradient.ravel() + square @ step / 2
+    rise = float(model @ step + limit @ (np.abs(at) - np.abs(weights.ravel())))
+    return step.reshape(weights.shape), abs(rise)
 
 
 def factor_rows(triangle: Doubles, penalty: Doubles, weights: Doubles, tolerance: float) -> tuple[Factor, Doubles]:
