@@ -10,7 +10,7 @@ from nist import NAMES, digits, nist
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadLabel, BadValue, ConvergenceWarning
-from corgipile.linear import newton
+from corgipile.linear import newton, newton_training, passes
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor
 from corgipile.linear.features import Features
 from corgipile.linear.newton import GRADIENT, GRAM, Newton
@@ -83,7 +83,7 @@ def test_each_instruction_set_and_number_of_calls_gives_the_same_sums(monkeypatc
                     one.learn(x, y, np.arange(start, stop, dtype=np.int32), str)
             sums = one.sums()
             found.append(
-                (what, sums.loss, sums.gradient.tobytes(), b"" if what == GRADIENT else sums.matrices.tobytes())
+                (what, sums.totals.loss, sums.gradient.tobytes(), b"" if what == GRADIENT else sums.matrices.tobytes())
             )
     assert len({*found}) == 2
 
@@ -265,3 +265,21 @@ def test_quantiles_are_those_of_linear_programming(count, width, tau):
     peer = peers.QuantileRegressor(quantile=tau, alpha=0, solver="highs").fit(x, y)
     np.testing.assert_allclose(model.coef[0], peer.coef_, rtol=1e-6)
     assert abs((y < model.predict(table(x, y))).mean() - tau) <= (width + 1) / count
+
+
+@pytest.mark.parametrize(("sudden", "reads"), [(False, 0), (True, 1)])
+def test_features_of_long_tables_are_standardised_by_sampled_rows_if_these_are_like_the_others(
+    sudden, reads, monkeypatch
+):
+    rng, count, calls = np.random.default_rng(0), newton_training.MIN_SAMPLED_ROWS, []
+    x = rng.normal(size=(count, 2)) * [1, 1e3] + [1e6, 5]
+    x[count // 5 : count // 5 + 10 * sudden, 0] += 1e9
+    y = x @ [1.0, -2.0] + rng.normal(size=count)
+    moments = passes.moments
+    monkeypatch.setattr(passes, "moments", lambda *how: calls.append(how) or moments(*how))
+    rows_seen = []
+    model = fit(table(x, y), model="linear", standardize=False, on_rows=rows_seen.append)
+    z = x - x.mean(axis=0)
+    np.testing.assert_allclose(model.coef[0], np.linalg.lstsq(z, y - y.mean(), rcond=None)[0], rtol=1e-10)
+    assert len(calls) == reads
+    assert sum(rows_seen) == count * len(model.history)

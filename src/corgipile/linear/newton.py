@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,8 @@ import numpy.typing as npt
 from corgipile import _kernel
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
-from corgipile.linear.row_errors import Locate
 from corgipile.linear.scaling import Scaling
-from corgipile.linear.sgd import SGD, Figures, FloatArray, SlotArray, Step
-from corgipile.linear.sparse import Sparse
+from corgipile.linear.sgd import SGD, Figures, Step
 from corgipile.resident import cores
 from corgipile.sizes import OnBad
 
@@ -40,20 +39,33 @@ SWEEPS, MAX_ROUNDS = 16, 10_000  # passes of coordinate descent between checks; 
 ALIASED, SLACK = 1e-12, 1e-11  # relative pivot of a weight that others determine; rounding of slopes
 
 
+class Totals(NamedTuple):
+    """Sums over rows by weight; ``wrong`` counts those whose score is not strictly on the side of their label."""
+
+    rows: int
+    skipped: int
+    wrong: int
+    loss: float
+    correct: float
+    squares: float
+    labels: float
+    square_labels: float
+    weight: float
+
+
 @dataclass(frozen=True)
 class Sums:
     """The sums of a pass, or of a part of its rows.
 
     Attributes:
-        totals: Rows, skipped rows, and rows whose score is not strictly on the side of their label; the weighted sums
-            of losses, correct rows, squared errors, labels and squared labels; and that of weights.
+        totals: Of losses and labels.
         gradient: Of the losses, [outputs, width].
         matrices: Their second derivatives by pair of outputs, [pairs, width, width]; or a triangle.
         what: The kind of these.
         numbers: Whether labels are numbers.
     """
 
-    totals: Doubles
+    totals: Totals
     gradient: Doubles
     matrices: Doubles
     what: int
@@ -62,41 +74,21 @@ class Sums:
     @property
     def figures(self) -> Figures:
         """Return the figures."""
-        rows, _, _, loss, correct, squares, total, square, weight = self.totals.tolist()
-        spread, score = square - total * total / (weight or 1), correct / (weight or 1)
+        all_ = self.totals
+        weight = all_.weight or 1
+        spread, score = all_.square_labels - all_.labels**2 / weight, all_.correct / weight
         if self.numbers:
-            score = 1 - squares / spread if spread > 0 else float(squares == 0)
-        return Figures(int(rows), loss / (weight or 1), score, weight)
-
-    @property
-    def skipped(self) -> int:
-        """Return the number of skipped rows."""
-        return int(self.totals[1])
-
-    @property
-    def wrong(self) -> int:
-        """Return the number of rows whose score is not strictly on the side of their label."""
-        return int(self.totals[2])
-
-    @property
-    def loss(self) -> float:
-        """Return the weighted sum of losses."""
-        return float(self.totals[3])
-
-    @property
-    def squares(self) -> float:
-        """Return the weighted sum of squared errors of regressions."""
-        return float(self.totals[5])
+            score = 1 - all_.squares / spread if spread > 0 else float(all_.squares == 0)
+        return Figures(all_.rows, all_.loss / weight, score, all_.weight)
 
     def plus(self, other: "Sums") -> "Sums":
         """Return the sums of these rows and others; a triangle is replaced."""
-        matrices = self.matrices
+        matrices, totals = self.matrices, Totals(*map(add, self.totals, other.totals))
         if self.what == TRIANGLE:
             _kernel.newton_rotate(matrices[0], other.matrices[0], 0.0)
         elif self.what == GRAM:
             matrices = matrices + other.matrices
-        totals, gradient = self.totals + other.totals, self.gradient + other.gradient
-        return Sums(totals, gradient, matrices, self.what, self.numbers)
+        return Sums(totals, self.gradient + other.gradient, matrices, self.what, self.numbers)
 
 
 class Newton(SGD):
@@ -143,23 +135,16 @@ class Newton(SGD):
             self._map = pool.map
             yield
 
-    def learn(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        visit: SlotArray,
-        locate: Locate,
-        weights: FloatArray | None = None,
-        numbers: npt.NDArray[np.integer[Any]] | None = None,
-    ) -> None:
+    def learn(self, *parts: Any) -> None:
         """Add the rows of a `Step`; raise as `SGD.learn`."""
-        step = Step(rows, labels, visit, locate, weights, numbers)
+        step = Step(*parts)
+        visit = step.visit
         features, (y, y_type), (w, w_type) = step.for_kernel()
 
-        def add(lane: int) -> tuple[int, int]:
+        def add_to(lane: int) -> tuple[int, int]:
             return _kernel.newton_add(self._sums, lane, features, y, y_type, w, w_type, visit, self._rows)
 
-        faults = (self._map if len(visit) >= MIN_THREAD_ROWS else map)(add, self._lanes)
+        faults = (self._map if len(visit) >= MIN_THREAD_ROWS else map)(add_to, self._lanes)
         if bad := [(place, status) for status, place in faults if status]:
             place, status = min(bad)
             raise self._refused_in(step, status, place)
@@ -171,8 +156,8 @@ class Newton(SGD):
         if self.loss.name == "softmax":
             pairs = pairs * (pairs + 1) // 2
         gradient, matrices = np.empty((self.outputs, self.width)), np.empty((pairs, size, size))
-        totals = np.array(_kernel.newton_end(self._sums, gradient, None if self._what == GRADIENT else matrices))
-        self.skipped = int(totals[1])
+        totals = Totals(*_kernel.newton_end(self._sums, gradient, None if self._what == GRADIENT else matrices))
+        self.skipped = totals.skipped
         if self._what == GRAM:  # the kernel fills the upper triangles
             matrices = np.triu(matrices) + np.triu(matrices, 1).transpose(0, 2, 1)
         return Sums(totals, gradient, matrices, self._what, self.loss.numbers)

@@ -71,7 +71,7 @@ class Goal:
     def value(self, sums: Sums, weights: Doubles) -> float:
         """Return the objective at weights, by their sums."""
         penalty = (self.l2 * weights**2).sum() / 2 + (self.l1 * np.abs(weights)).sum()
-        return float(sums.loss / sums.figures.rows + penalty)
+        return float(sums.totals.loss / sums.figures.rows + penalty)
 
 
 class Point(NamedTuple):
@@ -107,7 +107,7 @@ class Method:
 
     def advance(self, sums: Sums) -> None:
         """Take the step that the sums of a pass at the weights give."""
-        self.figures, self.skipped = sums.figures, sums.skipped
+        self.figures, self.skipped = sums.figures, sums.totals.skipped
         if not sums.figures.weight:  # a group without rows
             self.done = True
             return
@@ -218,8 +218,10 @@ class LeastSquares(Method):
         """Compute the results after a step from those before it."""
         figures, penalty = sums.figures, self.goal.l2 * sums.figures.rows
         right = sums.gradient + penalty * (self.weights - step)
-        loss = max(0.0, float(sums.loss + (sums.gradient * step).sum() - (step * (right + penalty * step)).sum() / 2))
-        unexplained = (1 - figures.score) * loss / (sums.loss or 1)
+        loss = max(
+            0.0, float(sums.totals.loss + (sums.gradient * step).sum() - (step * (right + penalty * step)).sum() / 2)
+        )
+        unexplained = (1 - figures.score) * loss / (sums.totals.loss or 1)
         self.figures = figures._replace(loss=loss / figures.weight, score=1 - unexplained)
         self.objective += float((right * step).sum()) / 2 / figures.rows
 
@@ -249,7 +251,7 @@ class DampedNewton(Method):
         if best is not None and not self.objective <= best.objective + ROUNDING * abs(self.objective):
             self._halve(best) if self.gap > self._limit else self._end(0 * best.step)
             return
-        if not sums.wrong and not self.goal.penalised and self.goal.loss in SEPARABLE:
+        if not sums.totals.wrong and not self.goal.penalised and self.goal.loss in SEPARABLE:
             self._finish("perfect separation: the model is right on all rows, and larger weights would lower the loss")
             return
         if self.what == GRAM and not self._set_curvature(sums):
@@ -348,7 +350,7 @@ class QuantileNewton(RobustNewton):
     def _begin(self, sums: Sums, step: Doubles) -> None:
         """Smooth the kink over a typical residual; further passes narrow that."""
         decrease = 0.0 if self.goal.warm else float((sums.gradient * step).sum())
-        self.width = float(np.sqrt(max(sums.squares + decrease, 0.0) / sums.figures.weight)) or 1.0
+        self.width = float(np.sqrt(max(sums.totals.squares + decrease, 0.0) / sums.figures.weight)) or 1.0
         self._narrow, self._best, self._level = self.width * MIN_WIDTH, None, 1
 
     def _go_on(self) -> None:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from corgipile.linear.model import Model
 from corgipile.linear.newton import Doubles, Newton, Sums
 from corgipile.linear.newton_methods import Goal, method_of
 from corgipile.linear.newton_stack import Members
+from corgipile.linear.precheck import sampled_rows
 from corgipile.linear.problem import Record, Task
 from corgipile.linear.scaling import Learnt, Moments, Scaling
 from corgipile.linear.sgd import outputs_of
@@ -32,6 +34,8 @@ NEWTON_SETTINGS = {
 KINDS = ("linear", "logistic", "softmax", "ovr_logistic", "poisson", "huber", "quantile", "squared_hinge")
 MAX_COEFFICIENTS = 4096  # of all outputs, with intercepts: their matrix of second derivatives is in memory
 MAX_PASSES = 200  # where epochs is not given
+MIN_SAMPLED_ROWS = 1 << 16  # of a table whose features are standardised by sampled rows
+MAX_MEAN, MAX_SQUARE = 1.0, 1e6  # of features that sampled rows have standardised well enough
 CALLER = 8  # frames from a warning to the caller of `train`
 
 
@@ -84,29 +88,46 @@ class NewtonTraining(Trainer):
             on_bad=task.on_bad,
             class_weight=task.class_weight,
         )
-        self._warm = past is not None
-        self._spaces = self._find_spaces(past)
-        self._methods = [method_of(self._goal(given, space), self._start(given, past)) for space in self._spaces]
+        self._warm, self._sampled = past is not None, False
+        self._begin(given, past, self._find_spaces(past))
+        self._restart = partial(self._begin, given, past)
+
+    def _begin(self, given: TrainArguments, past: Model | None, spaces: list[Scaling]) -> None:
+        self._spaces = spaces
+        self._methods = [method_of(self._goal(given, space), self._start(given, past)) for space in spaces]
 
     def _find_spaces(self, past: Model | None) -> list[Scaling]:
-        """Return the mean and spread of features by model: those of its own rows."""
+        """Return the mean and spread of features in the rows of each model."""
         task, members, centred = self.task, self._members, self.task.intercept
         if members.route is None:
             known = task.scaling if past is None and not (task.keep_flags or task.inputs.sparse) else None
-            found = known or passes.moments(task.inputs, task.table(), self._feeder).scaling(centred=centred)
-            return [found] * members.count
+            return [known or self._sampled_space() or self._space()] * members.count
         sums, all_ = [Moments(task.inputs) for _ in range(members.count)], np.ones(members.count, np.bool_)
         for step in passes.steps(self._feeder, task.inputs, route=members.route):
             for at, part in members.parts(step, all_):
                 passes.add_moments(sums[at], task.inputs, self._feeder, part.visit)
         return [one.scaling(centred=centred) for one in sums]
 
+    def _space(self) -> Scaling:
+        """Return the mean and spread of features of all rows, which takes a read of them."""
+        return passes.moments(self.task.inputs, self.task.table(), self._feeder).scaling(centred=self.task.intercept)
+
+    def _sampled_space(self) -> Scaling | None:
+        """Return the mean and spread of sampled rows, which the first pass checks; None: all rows are needed."""
+        task = self.task
+        if len(task.source) < MIN_SAMPLED_ROWS or task.inputs.sparse or not task.intercept or self._members.count > 1:
+            return None
+        rows = sampled_rows(task.table(), task.inputs).reshape(-1, task.inputs.width).astype(np.float64)
+        spread = rows.std(axis=0)
+        self._sampled = bool(np.isfinite(spread).all() and (spread > 0).all())
+        return Scaling(rows.mean(axis=0), spread) if self._sampled else None
+
     def _goal(self, given: TrainArguments, space: Scaling) -> Goal:
-        task, width = self.task, self.newton.width
+        task, newton, width = self.task, self.newton, self.newton.width
         penalised = (task.scaling or Scaling.none(task.inputs.width)).scale / space.scale
-        penalties = (np.append(given.l2 * penalised**2, 0.0)[:width], np.append(given.l1 * penalised, 0.0)[:width])
-        ends = given.tolerance, float(np.finfo(task.inputs.dtype).eps), self._warm, self._names
-        return Goal(self.newton.loss.name, self.newton.outputs, *penalties, *ends)
+        l2, l1 = (np.append(part, 0.0)[:width] for part in (given.l2 * penalised**2, given.l1 * penalised))
+        precision = float(np.finfo(task.inputs.dtype).eps)
+        return Goal(newton.loss.name, newton.outputs, l2, l1, given.tolerance, precision, self._warm, self._names)
 
     def _start(self, given: TrainArguments, past: Model | None) -> Doubles:
         """Return the weights at which training starts."""
@@ -119,7 +140,13 @@ class NewtonTraining(Trainer):
 
     def _epoch(self, epoch: int, *, last: bool) -> Record:
         meter = Meter(self._feeder)
-        for at, sums in self._pass(epoch).items():
+        found = self._pass(epoch)
+        if self._sampled and not _is_standardised(found[0].matrices[0]):
+            self._on_rows(-len(self._feeder.table))
+            self._restart([self._space()])
+            found = self._pass(epoch)
+        self._sampled = False
+        for at, sums in found.items():
             self._methods[at].advance(sums)
         each = [method.figures for method in self._methods]
         figures = each[0] if len(each) == 1 else self._members.total(each)
@@ -189,6 +216,13 @@ class NewtonTraining(Trainer):
             learnt = Learnt(task.scaling, *task.scaling.unfold(coef, bias))
         params = self._params | self._members.params([method.figures for method in self._methods], task.loss.score)
         return self._members.kind(task.kind, coef, bias, task.classes, params, self.history, learnt)
+
+
+def _is_standardised(matrix: Doubles) -> bool:
+    """Return whether features, by their products with each other and with 1, are near mean 0 and spread 1."""
+    mean = matrix[-1, :-1] / matrix[-1, -1]
+    square = np.diag(matrix)[:-1] / matrix[-1, -1] - mean**2
+    return bool((np.abs(mean) <= MAX_MEAN).all() and (square >= 1 / MAX_SQUARE).all() and (square <= MAX_SQUARE).all())
 
 
 def _check_count(task: Task) -> None:

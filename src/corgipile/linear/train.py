@@ -125,7 +125,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
         solver: ``"sgd"``; ``"newton"``: the optimum by Newton's method, for linear, logistic, softmax, ovr_logistic,
             poisson, huber, quantile and squared_hinge with up to 4,096 coefficients. Each pass sums second derivatives;
             least squares take one or two, quantile about 60, others 4 to 10. A step that does not decrease the
-            ``objective`` (mean loss plus l2/2 times the squared weights, without intercept) is halved. Training ends
+            ``objective`` (mean loss plus l2/2 times the squared and l1 times the absolute weights, without intercept)
+            is halved; l1 is not for quantile. Models of ``by`` or ``labels`` train in the same passes. Training ends
             when a step would decrease it by less than ``tolerance`` of itself (None: 1e-12), or after ``epochs`` passes
             (not given: 200). Settings of SGD are refused; one epoch with ``warm_start`` polishes a model. ``"auto"``:
             that for regression on up to 4,095 dense features without settings of SGD, where ``epochs`` is no limit,
