@@ -8,6 +8,7 @@
 #pragma once
 
 #include "dual/state.h"
+#include "sgd/isa.h"
 
 #if defined __clang__
 #pragma STDC FP_CONTRACT OFF
@@ -83,50 +84,14 @@ CP_DUAL_INLINE int cp_dual_read_row(const cp_dual *s, const cp_rows *r, int64_t 
     return CP_SGD_OK;
 }
 
-#define CP_REAL float
-#define CP(name) CP_DUAL_PASTE(name, f32, base)
-#include "dual/visit.h"
-#define CP_REAL double
-#define CP(name) CP_DUAL_PASTE(name, f64, base)
-#include "dual/visit.h"
-
-#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
-#define CP_DUAL_CLONES 1
-#if defined __clang__
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
-#define CP_REAL float
-#define CP(name) CP_DUAL_PASTE(name, f32, avx2)
-#include "dual/visit.h"
-#define CP_REAL double
-#define CP(name) CP_DUAL_PASTE(name, f64, avx2)
-#include "dual/visit.h"
-#if defined __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
-
-/* Return the best level of this CPU: 0 the compiler's default, 1 AVX2. */
-static inline int cp_dual_isa(void)
-{
-#ifdef CP_DUAL_CLONES
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") ? 1 : 0;
-#else
-    return 0;
-#endif
-}
+#define CP_TEMPLATE "dual/reals.h"
+#include "sgd/levels.h"
 
 static inline void cp_dual_init(cp_dual *s, const cp_dual_shape *shape)
 {
     *s = cp_dual_layout(shape);
-    if (s->isa < 0 || s->isa > cp_dual_isa())
-        s->isa = cp_dual_isa();
+    if (s->isa < 0 || s->isa > cp_sgd_isa())
+        s->isa = cp_sgd_isa();
     memcpy(CP_AT(s, double, classes), shape->classes, (size_t)s->count * sizeof(double));
     if (s->weighs)
         memcpy(CP_AT(s, double, class_weight), shape->class_weight, (size_t)s->count * sizeof(double));
@@ -151,14 +116,8 @@ static inline int cp_dual_learn(cp_dual *s, const cp_rows *r, const int64_t *num
             ++*done;
         return CP_SGD_BAD_SLOT;
     }
-#ifdef CP_DUAL_CLONES
-    if (s->isa == 1)
-        *done = s->bytes == 4 ? cp_dual_learn_f32_avx2(s, r, number, a, &status)
-                              : cp_dual_learn_f64_avx2(s, r, number, a, &status);
-    else
-#endif
-        *done = s->bytes == 4 ? cp_dual_learn_f32_base(s, r, number, a, &status)
-                              : cp_dual_learn_f64_base(s, r, number, a, &status);
+    *done = s->bytes == 4 ? CP_CALL(s->isa, cp_dual_learn_f32, s, r, number, a, &status)
+                          : CP_CALL(s->isa, cp_dual_learn_f64, s, r, number, a, &status);
     return status;
 }
 
@@ -169,11 +128,8 @@ static inline void cp_dual_again(cp_dual *s, const cp_rows *r, const int64_t *nu
 {
     if (!cp_slots_fit(r->visit, r->m, r->slots))
         return;
-#ifdef CP_DUAL_CLONES
-    if (s->isa == 1) {
-        (s->bytes == 4 ? cp_dual_again_f32_avx2 : cp_dual_again_f64_avx2)(s, r, number, a, places, passes, still, key);
-        return;
-    }
-#endif
-    (s->bytes == 4 ? cp_dual_again_f32_base : cp_dual_again_f64_base)(s, r, number, a, places, passes, still, key);
+    if (s->bytes == 4)
+        CP_CALL(s->isa, cp_dual_again_f32, s, r, number, a, places, passes, still, key);
+    else
+        CP_CALL(s->isa, cp_dual_again_f64, s, r, number, a, places, passes, still, key);
 }

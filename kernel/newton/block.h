@@ -1,6 +1,8 @@
 /* Template: sums over one block of rows. Every instruction set does the same operations in the same order.
  *
- * Expects CP_VECTOR, the bytes of a native vector, and CP(name). */
+ * Expects CP_VECTOR, the bytes of a native vector, and CP_ISA, the set's name. */
+
+#define CP(name) CP_NEWTON_PASTE(name, CP_ISA)
 
 enum { CP(wide) = CP_VECTOR / 8 };
 typedef double CP(vector) __attribute__((vector_size(CP_VECTOR)));
@@ -194,5 +196,4 @@ static __attribute__((noinline)) void CP(sum_block)(const cp_newton *s, cp_newto
     a->filled = 0;
 }
 
-#undef CP_VECTOR
 #undef CP

@@ -119,41 +119,11 @@ static inline void cp_newton_points(const cp_newton *s, cp_newton_lane *a)
 #define CP_NEWTON_PASTE2(name, isa) cp_newton_##name##_##isa
 #define CP_NEWTON_PASTE(name, isa) CP_NEWTON_PASTE2(name, isa)
 
-#if defined __AVX512F__
-#define CP_VECTOR 64
-#elif defined __AVX__
-#define CP_VECTOR 32
-#else
-#define CP_VECTOR 16
-#endif
-#define CP(name) CP_NEWTON_PASTE(name, base)
-#include "newton/block.h"
-
-#if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX2__
-#define CP_CLONES 1
-#if defined __clang__
-#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#endif
-#define CP_VECTOR 32
-#define CP(name) CP_NEWTON_PASTE(name, avx2)
-#include "newton/block.h"
-#if defined __clang__
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-#endif
+#define CP_TEMPLATE "newton/block.h"
+#include "sgd/levels.h"
 
 /* Apply a function of the template at the state's instruction set. */
-#ifdef CP_CLONES
-#define CP_NEWTON_CALL(s, name, ...) \
-    ((s)->isa == 1 ? cp_newton_##name##_avx2(__VA_ARGS__) : cp_newton_##name##_base(__VA_ARGS__))
-#else
-#define CP_NEWTON_CALL(s, name, ...) cp_newton_##name##_base(__VA_ARGS__)
-#endif
+#define CP_NEWTON_CALL(s, name, ...) CP_CALL((s)->isa, cp_newton_##name, __VA_ARGS__)
 
 /* Begin a pass at weights [outputs][width], the intercept last. */
 static inline void cp_newton_begin(cp_newton *s, enum cp_newton_matrix pass, int start, double blend,

@@ -47,8 +47,13 @@ typedef struct {
     void (*store)(cp_sgd *const *, const void *, const cp_chunk *);
 } cp_multi_model_code;
 
+/* CP_CALL applies a function that sgd/levels.h has compiled for each instruction set. */
 #if defined __x86_64__ && defined __GNUC__ && !defined CP_NO_CLONES && !defined __AVX512F__
 #define CP_CLONES 1
+#define CP_CALL(level, name, ...) \
+    ((level) == 2 ? name##_avx512(__VA_ARGS__) : (level) == 1 ? name##_avx2(__VA_ARGS__) : name##_base(__VA_ARGS__))
+#else
+#define CP_CALL(level, name, ...) name##_base(__VA_ARGS__)
 #endif
 
 #define CP_LEVEL_CODE(isa) \

@@ -32,5 +32,3 @@
 #undef CP_BYTES
 #undef CP
 #undef CP_LANED
-#undef CP_VECTOR
-#undef CP_ISA

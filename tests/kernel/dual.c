@@ -112,7 +112,7 @@ int main(void)
     static const int64_t widths[] = {1, 3, 4, 8, 13, 28, 64};
     const enum cp_loss losses[] = {CP_HINGE, CP_HINGES, CP_SQUARED_HINGE, CP_LOGISTIC};
     double classes[] = {0, 1, 2}, of_class[] = {0.5, 2, 0};
-    for (int isa = cp_dual_isa(); isa >= 0; isa--) {
+    for (int isa = cp_sgd_isa(); isa >= 0; isa--) {
         uint64_t all = 14695981039346656037ull;
         for (int loss = 0; loss < 4; loss++)
             for (int form = 0; form < 16; form++)

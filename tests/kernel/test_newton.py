@@ -34,7 +34,11 @@ def expected(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("flags", [["-O2"], ["-O3", "-march=native"], SANITIZE], ids=["widths", "native", "sanitized"])
+@pytest.mark.parametrize(
+    "flags",
+    [["-O2"], ["-O1", "-mavx2"], ["-O3", "-march=native"], SANITIZE],
+    ids=["widths", "avx2", "native", "sanitized"],
+)
 def test_bits_are_the_same(expected, flags, tmp_path):
     for compiler in COMPILERS:
         assert lines_of(compiler, flags, tmp_path) == expected

@@ -1,27 +1,22 @@
 """Newton's method: certified and reference coefficients for any order, form and memory; refused settings; warnings."""
 
-import warnings
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from newton_rows import KINDS, ROWS, fit, labels, rows, slopes, table, weights
 from nist import NAMES, digits, nist
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadLabel, BadValue, ConvergenceWarning
-from corgipile.linear import newton
+from corgipile.linear import newton, newton_training, passes
 from corgipile.linear.estimators import CorgiClassifier, CorgiRegressor
 from corgipile.linear.features import Features
 from corgipile.linear.newton import GRADIENT, GRAM, Newton
 from corgipile.linear.scaling import Scaling
 
-ROWS = 600
 DIGITS = {"longley": 11, "filip": 6.5, "wampler1": 8, "wampler2": 11, "wampler3": 8, "wampler4": 7, "wampler5": 5.5}
-
-
-def table(x, y, **more):
-    return pa.table({f"x{at}": x[:, at] for at in range(x.shape[1])} | {"label": y} | more)
 
 
 def dense(x, y):
@@ -35,50 +30,9 @@ def sparse(x, y):
     return pa.table({**columns, "label": y})
 
 
-def rows(seed=0, width=4):
-    """Return correlated features far from 0, and scores of a few units."""
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(ROWS, width)) @ (np.eye(width) + 0.5)
-    return z * np.logspace(-1, 1, width) + np.arange(width) * 20, z @ np.linspace(1, -0.5, width), rng
-
-
-def labels(kind, score, rng):
-    if kind == "poisson":
-        return rng.poisson(np.exp(score / 2 + 1))
-    if kind in ("linear", "huber", "huber:0.5"):
-        return 100 + score + rng.standard_t(3, len(score))
-    if kind in ("softmax", "ovr_logistic"):
-        return np.digitize(score + 2 * rng.logistic(size=len(score)), [-1, 1])
-    return (score + 2 * rng.logistic(size=len(score)) > 0).astype(np.int64)
-
-
-KINDS = ("linear", "logistic", "poisson", "softmax", "ovr_logistic", "squared_hinge", "huber:0.5")
-
-
-def fit(*args, **named):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        return cp.train(*args, solver="newton", **named)
-
-
-def weights(model):
-    return np.hstack([model.intercept[:, None], model.coef])
-
-
 def gradient(model, x, y, counts=None, l2=0.0, scale=1.0):
     """Return the gradient of the objective by weights of features of mean 0 and spread 1, relative to its terms."""
-    n, (kind, _, delta) = len(y), model.kind.partition(":")
-    margin = x @ model.coef.T + model.intercept
-    if kind == "softmax":
-        share = np.exp(margin - margin.max(axis=1, keepdims=True))
-        slope = share / share.sum(axis=1, keepdims=True) - (y[:, None] == model.classes)
-    elif len(model.classes):
-        sides = np.where(y[:, None] == (model.classes if len(model.coef) > 1 else model.classes[1:]), 1.0, -1.0)
-        hinge = -2 * sides * np.maximum(0, 1 - sides * margin)
-        slope = hinge if kind == "squared_hinge" else -sides / (1 + np.exp(sides * margin))
-    else:
-        off = (np.exp(margin) if kind == "poisson" else margin) - y[:, None]
-        slope = np.clip(off, -float(delta), float(delta)) if delta else off
+    n, slope = len(y), slopes(model, x, y)
     slope = slope * (1 if counts is None else counts[:, None])
     z = np.hstack([np.ones((n, 1)), (x - x.mean(axis=0)) / x.std(axis=0)])
     penalty = l2 * np.hstack([0 * model.intercept[:, None], model.coef * scale**2 / x.std(axis=0)])
@@ -129,7 +83,7 @@ def test_each_instruction_set_and_number_of_calls_gives_the_same_sums(monkeypatc
                     one.learn(x, y, np.arange(start, stop, dtype=np.int32), str)
             sums = one.sums()
             found.append(
-                (what, sums.loss, sums.gradient.tobytes(), b"" if what == GRADIENT else sums.matrices.tobytes())
+                (what, sums.totals.loss, sums.gradient.tobytes(), b"" if what == GRADIENT else sums.matrices.tobytes())
             )
     assert len({*found}) == 2
 
@@ -257,8 +211,7 @@ def test_one_row_and_bad_rows():
         ({"learning_rate": 0.1}, "learning_rate needs solver='sgd'"),
         ({"order": "riffle"}, "order needs solver='sgd'"),
         ({"model": "svm"}, "model must be one of linear"),
-        ({"by": "x0"}, "by needs solver='sgd'"),
-        ({"labels": "label"}, "labels needs solver='sgd'"),
+        ({"max_norm": 1.0}, "max_norm needs solver='sgd'"),
     ],
 )
 def test_what_it_does_not_have_is_refused(given, message):
@@ -293,9 +246,10 @@ def test_auto_takes_newton_for_regression_without_settings_of_sgd():
             ("linear", {"model": "linear"}),
             ("rate", {"model": "linear", "learning_rate": 0.01}),
             ("l1", {"model": "linear", "l1": 0.1}),
+            ("median", {"model": "quantile:0.5", "l1": 0.1}),
         )
     }
-    assert solver == {"linear": "newton", "rate": None, "l1": None}
+    assert solver == {"linear": "newton", "rate": None, "l1": "newton", "median": None}
     assert "solver" not in cp.train(sparse(x.astype(np.float32), y), model="linear", solver="auto").params
     assert "solver" not in cp.train(table(x, (score > 0).astype(int)), solver="auto").params
 
@@ -311,3 +265,21 @@ def test_quantiles_are_those_of_linear_programming(count, width, tau):
     peer = peers.QuantileRegressor(quantile=tau, alpha=0, solver="highs").fit(x, y)
     np.testing.assert_allclose(model.coef[0], peer.coef_, rtol=1e-6)
     assert abs((y < model.predict(table(x, y))).mean() - tau) <= (width + 1) / count
+
+
+@pytest.mark.parametrize(("sudden", "reads"), [(False, 0), (True, 1)])
+def test_features_of_long_tables_are_standardised_by_sampled_rows_if_these_are_like_the_others(
+    sudden, reads, monkeypatch
+):
+    rng, count, calls = np.random.default_rng(0), newton_training.MIN_SAMPLED_ROWS, []
+    x = rng.normal(size=(count, 2)) * [1, 1e3] + [1e6, 5]
+    x[count // 5 : count // 5 + 10 * sudden, 0] += 1e9
+    y = x @ [1.0, -2.0] + rng.normal(size=count)
+    moments = passes.moments
+    monkeypatch.setattr(passes, "moments", lambda *how: calls.append(how) or moments(*how))
+    rows_seen = []
+    model = fit(table(x, y), model="linear", standardize=False, on_rows=rows_seen.append)
+    z = x - x.mean(axis=0)
+    np.testing.assert_allclose(model.coef[0], np.linalg.lstsq(z, y - y.mean(), rcond=None)[0], rtol=1e-10)
+    assert len(calls) == reads
+    assert sum(rows_seen) == count * len(model.history)

@@ -1,6 +1,7 @@
 /* Binds Newton's method for linear models: kernel/newton/newton.h. Different threads may fill different lanes. */
 #include "bind.h"
 #include "newton/newton.h"
+#include "newton/shrink.h"
 #include "sgd_rows.h"
 
 #define NEWTON "corgipile.newton"
@@ -197,6 +198,26 @@ static PyObject *newton_solve(PyObject *Py_UNUSED(self), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* newton_shrink(matrix, slope, weights, l1, sweeps): coordinate descent in place -> whether weights still move */
+static PyObject *newton_shrink(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    CP_ARRAY(matrix, "matrix", 8);
+    CP_ARRAY(slope, "slopes", 8, CP_WRITE);
+    CP_ARRAY(weights, "weights", 8, CP_WRITE);
+    CP_ARRAY(l1, "l1", 8);
+    long long sweeps;
+    int moved;
+    if (!PyArg_ParseTuple(args, "O&O&O&O&L", CP_HOLD(matrix), CP_HOLD(slope), CP_HOLD(weights), CP_HOLD(l1), &sweeps))
+        return NULL;
+    const int64_t n = size_of(&matrix, &matrix);
+    if (n < 0 || slope.count != n || weights.count != n || l1.count != n)
+        return n < 0 ? NULL : PyErr_Format(PyExc_ValueError, "slopes, weights and l1 must be %lld each", (long long)n);
+    Py_BEGIN_ALLOW_THREADS
+    moved = cp_shrink(matrix.at, n, l1.at, sweeps, slope.at, weights.at);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(moved);
+}
+
 PyMethodDef cp_newton_methods[] = {
     {"newton_add", newton_add, METH_VARARGS, "Add rows to the sums of a lane."},
     {"newton_begin", newton_begin, METH_VARARGS, "Begin a pass."},
@@ -205,6 +226,7 @@ PyMethodDef cp_newton_methods[] = {
     {"newton_lanes", newton_lanes, METH_O, "Return the number of lanes."},
     {"newton_new", CP_BY_NAME(newton_new), "Create a state."},
     {"newton_rotate", newton_rotate, METH_VARARGS, "Rotate rows into a triangle and find its rank."},
+    {"newton_shrink", newton_shrink, METH_VARARGS, "Minimise a quadratic model with an L1 penalty."},
     {"newton_solve", newton_solve, METH_VARARGS, "Solve a triangular system."},
     {NULL, NULL, 0, NULL},
 };

@@ -14,8 +14,7 @@ from corgipile.errors import BadArgument, BadValue
 from corgipile.linear.classes import codes_of
 from corgipile.linear.features import Features
 from corgipile.linear.row_errors import Locate
-from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, SlotArray, Step
-from corgipile.linear.sparse import Sparse
+from corgipile.linear.sgd import ROW_FAULTS, SGD, Figures, FloatArray, Step
 from corgipile.tables.io.spill import check_room, nameless, spill_folder, writing
 from corgipile.tables.table import IntArray
 
@@ -227,23 +226,17 @@ class Dual(SGD):
         self.skipped = 0
         _kernel.dual_begin(self._dual)
 
-    def learn(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        visit: SlotArray,
-        locate: Locate,
-        weights: FloatArray | None = None,
-        numbers: npt.NDArray[np.integer[Any]] | None = None,
-    ) -> None:
-        """Learn from rows by slot, in the order of ``visit``; without their numbers only evaluate them.
+    def learn(self, *parts: Any) -> None:
+        """Learn from a `Step`; without its numbers only evaluate them.
 
         Raise as `SGD.learn`.
         """
-        if weights is not None:
-            self._spread.add(labels[visit], weights[visit], locate)
+        step = Step(*parts)
+        numbers, visit = step.numbers, step.visit
+        if step.weights is not None:
+            self._spread.add(step.labels[visit], step.weights[visit], step.locate)
         values, places = (None, None) if numbers is None else self.variables.take(np.asarray(numbers, np.int64))
-        for piece in self.pieces(Step(rows, labels, visit, locate, weights, places)):
+        for piece in self.pieces(step._replace(numbers=places)):
             self._train(piece, values)
         if numbers is not None and values is not None:
             self.variables.put(np.asarray(numbers, np.int64), values)

@@ -54,22 +54,16 @@ class GroupSGD(SGD):
         """Reset a group's model."""
         self._states[group] = self._new_state(rows=self._rows[group])
 
-    def learn(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        visit: SlotArray,
-        locate: Locate,
-        weights: FloatArray | None = None,
-        numbers: Numbers | None = None,
-    ) -> None:
+    def learn(self, *parts: Any) -> None:
         """Train each group on its rows, in the order of ``visit``.
 
         ``numbers`` is the group of each visit, named in errors.
         """
+        step = Step(*parts)
+        numbers = step.numbers
         assert numbers is not None  # noqa: S101 - for the type checker
-        step = Step(rows, labels, visit, self._namer(locate, numbers), weights, numbers)
-        for part in self.slices(len(visit)):
+        step = step._replace(locate=self._namer(step.locate, numbers))
+        for part in self.slices(len(step.visit)):
             groups = numbers[part]
             places = np.argsort(groups, kind="stable")
             if not self.learning.all():

@@ -17,15 +17,15 @@ from corgipile.linear.group_sgd import GroupSGD
 from corgipile.linear.group_values import Codes, Value, Values, find_groups
 from corgipile.linear.groups import Groups
 from corgipile.linear.model import Model
-from corgipile.linear.problem import Record, order_of, prepare
+from corgipile.linear.problem import Record, Task, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import Figures
 from corgipile.settings import TrainArguments
-from corgipile.sizes import parse_bytes
+from corgipile.sizes import Size, parse_bytes
 from corgipile.steps import step_of
 from corgipile.tables.table import Table
 
-__all__ = ["train_groups"]
+__all__ = ["check_by", "groups_of", "train_groups"]
 
 ROW_OVERHEAD = 16  # bytes per row: its number in the buffer and in the visit
 log = logging.getLogger("corgipile")
@@ -35,21 +35,33 @@ def train_groups(
     given: TrainArguments, schedule: Schedule, opened: Table, save: Callable[[Model], object] | None
 ) -> Model:
     """Train as `corgipile.train` does, one model per value of a column."""
-    by = str(given.by)
+    check_by(given)
+    task = prepare(opened, given, classes=given.classes, on_bad=given.on_bad)
+    groups, codes, memory = groups_of(given, task, opened, task.sgd(schedule).bytes)
+    known = Values(str(given.by), groups)
+    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
+        training = GroupTraining(task.with_statistics(), feeder, schedule, given, known=known, codes=codes)
+        return training.run(given.epochs, None, given.callback, save)
+
+
+def check_by(given: TrainArguments) -> None:
+    """Raise BadArgument if the group column has another part."""
     for name in ("label", "weight"):
-        if by == getattr(given, name):
-            raise BadArgument(f"by={by!r} is the {name} column; give another one")
-    task, memory = prepare(opened, given, classes=given.classes, on_bad=given.on_bad), given.memory
-    each, limit, describe = task.sgd(schedule).bytes, math.inf, partial(_describe_memory, len(task.source))
+        if given.by is not None and given.by == getattr(given, name):
+            raise BadArgument(f"by={given.by!r} is the {name} column; give another one")
+
+
+def groups_of(given: TrainArguments, task: Task, opened: Table, each: int) -> tuple[list[Value], Codes, Size | None]:
+    """Return the groups, the group number of each row, and the memory for rows; a model takes ``each`` bytes."""
+    memory, limit, describe = given.memory, math.inf, partial(_describe_memory, len(task.source))
     if memory is not None:
         limit = parse_bytes(memory, whole=len(task.source) * task.row_bytes) / 2 / each
-    groups, codes = find_groups(opened, by, limit, lambda count: f"for {count} groups {describe(count, each)}")
+    how = limit, lambda count: f"for {count} groups {describe(count, each)}"
+    groups, codes = find_groups(opened, str(given.by), *how)
     if memory is not None:
         left = memory_beside(memory, task, codes.nbytes + each * len(groups), describe(len(groups), each))
         memory = max(1, int(left * task.row_bytes / (task.row_bytes + ROW_OVERHEAD)))
-    with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
-        training = GroupTraining(task.with_statistics(), feeder, schedule, given, known=Values(by, groups), codes=codes)
-        return training.run(given.epochs, None, given.callback, save)
+    return groups, codes, memory
 
 
 def _describe_memory(rows: int, groups: int, each: int) -> str:

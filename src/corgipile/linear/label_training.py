@@ -16,16 +16,16 @@ from corgipile.linear.fit import StackTraining, memory_beside
 from corgipile.linear.label_sets import LabelSets, find_label_sets
 from corgipile.linear.model import Model
 from corgipile.linear.multilabel import LabelModels
-from corgipile.linear.problem import MIN_IDS, order_of, prepare
+from corgipile.linear.problem import MIN_IDS, Task, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import MAX_SCALED_BYTES, MAX_SCALED_ROWS, Figures
 from corgipile.linear.stack import Run, Stack, max_threads, worth_a_thread
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments
-from corgipile.sizes import parse_bytes
+from corgipile.sizes import Size, parse_bytes
 from corgipile.tables.table import Table
 
-__all__ = ["CLASSES", "check_model", "labels_of", "train_labels"]
+__all__ = ["CLASSES", "check_model", "labels_of", "memory_with_labels", "train_labels"]
 
 UNKNOWN_BYTES = 1 << 60  # row bytes before columns are chosen: large, so that a relative memory is no limit
 CLASSES = np.array([0, 1])
@@ -35,18 +35,24 @@ def train_labels(
     given: TrainArguments, schedule: Schedule, opened: Table, save: Callable[[Model], object] | None
 ) -> Model:
     """Train as `corgipile.train` does, one model per label."""
-    labels, memory = labels_of(opened, given), given.memory
+    labels = labels_of(opened, given)
     task = prepare(labels.table(opened), replace(given, label=labels.name), classes=CLASSES, on_bad=given.on_bad)
-    count, rows = len(labels.labels), len(opened)
-    if labels.column is not None and count > MIN_IDS and 2 * count > rows:
-        task.note(f"label column {labels.column!r} has {count} labels in {rows} rows: does it hold ids?")
-    if memory is not None:
-        models, sets = task.sgd(schedule).bytes * count, labels.numbers.nbytes + labels.sets.nbytes
-        what = f"models of {count} labels take {models} bytes and the labels of {rows} rows {sets}"
-        memory = memory_beside(memory, task, models + sets, f"{what}; give {2 * (models + sets)} bytes")
+    memory = memory_with_labels(given, task, labels, task.sgd(schedule).bytes)
     with task.feeder(order_of(given.order, given.memory), memory, given.seed) as feeder:
         training = LabelTraining(task.with_statistics(), feeder, schedule, given, found=labels)
         return training.run(given.epochs, None, given.callback, save)
+
+
+def memory_with_labels(given: TrainArguments, task: Task, labels: LabelSets, each: int) -> Size | None:
+    """Return the memory for rows, where a model takes ``each`` bytes; note labels that may be ids."""
+    count, rows, memory = len(labels.labels), len(task.source), given.memory
+    if labels.column is not None and count > MIN_IDS and 2 * count > rows:
+        task.note(f"label column {labels.column!r} has {count} labels in {rows} rows: does it hold ids?")
+    if memory is None:
+        return None
+    models, sets = each * count, labels.numbers.nbytes + labels.sets.nbytes
+    what = f"models of {count} labels take {models} bytes and the labels of {rows} rows {sets}"
+    return memory_beside(memory, task, models + sets, f"{what}; give {2 * (models + sets)} bytes")
 
 
 def labels_of(table: Table, given: Any) -> LabelSets:

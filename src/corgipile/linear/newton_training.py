@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,20 +12,13 @@ from corgipile.errors import BadArgument, ConvergenceWarning
 from corgipile.linear import passes
 from corgipile.linear.fit import Meter, Trainer
 from corgipile.linear.model import Model
-from corgipile.linear.newton import (
-    GRADIENT,
-    GRAM,
-    TRIANGLE,
-    Doubles,
-    Factor,
-    Newton,
-    Sums,
-    factor_gram,
-    factor_rows,
-)
+from corgipile.linear.newton import Doubles, Newton, Sums
+from corgipile.linear.newton_methods import Goal, method_of
+from corgipile.linear.newton_stack import Members
+from corgipile.linear.precheck import sampled_rows
 from corgipile.linear.problem import Record, Task
-from corgipile.linear.scaling import Learnt, Scaling
-from corgipile.linear.sgd import Figures, outputs_of
+from corgipile.linear.scaling import Learnt, Moments, Scaling
+from corgipile.linear.sgd import outputs_of
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments, changed, declared
@@ -35,32 +29,21 @@ __all__ = ["MAX_COEFFICIENTS", "MAX_PASSES", "NewtonTraining", "check_settings",
 NEWTON_SETTINGS = {
     "model", "features", "label", "encode", "missing", "epochs", "l2", "memory", "seed", "intercept", "standardize",
     "tolerance", "on_bad", "test", "validation", "group", "save", "overwrite", "solver", "callback", "on_rows", "text",
-    "interactions", "hash_bits", "ngrams", "weight", "class_weight", "warm_start",
+    "interactions", "hash_bits", "ngrams", "weight", "class_weight", "warm_start", "l1", "by", "labels",
 }  # fmt: skip
 KINDS = ("linear", "logistic", "softmax", "ovr_logistic", "poisson", "huber", "quantile", "squared_hinge")
-ROBUST = ("huber", "quantile")  # curvature is 0 for most residuals
-SEPARABLE = ("logistic", "softmax", "ovr_logistic")
 MAX_COEFFICIENTS = 4096  # of all outputs, with intercepts: their matrix of second derivatives is in memory
 MAX_PASSES = 200  # where epochs is not given
-TOLERANCE = 1e-12  # expected decrease of the objective, relative to it, at which training ends
-SMALL_STEP = 1e-11  # relative size of a step at which it ends too
-WELL = 1e-2  # relative pivot of least squares above which one pass gives 12 digits
-REFINED = 1e-8  # relative size of a correction of least squares whose own error is within float64's digits
-ILL = 1e-10  # relative pivot of least squares below which rows are rotated instead of multiplied
-DEPENDENT = 1e-12  # relative pivot of a weight that others determine
-DEPENDENT_ROWS = 64  # the same for rotated rows, in units of their precision
-MIN_LENGTH = 2.0**-20  # shortest step, relative to the full one
-ROUNDING = 1e-13  # of the objective
-UNBOUNDED_STEP = 0.1  # a last step that changes scores by this much shows weights that grow for ever
-WIDTH_FACTOR, STABLE_FACTOR = 10.0, 1e4  # by which the smoothed kink of quantile narrows; if rows in it stay the same
-PROBE, MIN_WIDTH = 1e-3, 1e-9  # share by which it narrows to find the direction; smallest share of the first width
-BLEND_FACTOR, MIN_BLEND = 10, 1e-3  # by which the share of bounding parabolas falls from pass to pass
+MIN_SAMPLED_ROWS = 1 << 16  # of a table whose features are standardised by sampled rows
+MAX_MEAN, MAX_SQUARE = 1.0, 1e6  # of features that sampled rows have standardised well enough
+CALLER = 8  # frames from a warning to the caller of `train`
 
 
 def suits(given: TrainArguments) -> bool:
     """Return whether ``solver="auto"`` tries Newton's method: for regression, without settings of SGD."""
     loss, hashed = loss_of(given.model), given.text is not None or given.interactions is not None
-    return loss.numbers and loss.name in KINDS and not hashed and not list(_others(given))
+    has = loss.name in KINDS and not (given.l1 and loss.name == "quantile")
+    return loss.numbers and has and not hashed and not list(_others(given))
 
 
 def _others(given: TrainArguments) -> Iterator[tuple[str, str]]:
@@ -74,32 +57,30 @@ def check_settings(given: TrainArguments) -> None:
         raise BadArgument(f"{name} needs solver='sgd', got {got} with solver='newton'")
     if loss_of(given.model).name not in KINDS:
         raise BadArgument(f"with solver='newton' model must be one of {', '.join(KINDS)}, got {given.model!r}")
-
-
-class Point(NamedTuple):
-    """Weights whose objective is known, and the step from them."""
-
-    weights: Doubles
-    objective: float
-    step: Doubles
+    if given.l1 and loss_of(given.model).name == "quantile":
+        raise BadArgument(f"l1 of quantile needs solver='sgd', got l1={given.l1:g} with solver='newton'")
 
 
 class NewtonTraining(Trainer):
-    """A training run by Newton's method with halved steps, after the records of a warm start.
+    """A training run by Newton's method after the records of a warm start: of one model, or of several at once.
 
-    Features are standardised inside; ``task.scaling``, if any, is that of the penalty. Least squares take one pass,
-    and further ones to correct its rounding if features depend on each other; if nearly so, a pass of Householder
-    reflections of the rows replaces the first solution.
+    Features are standardised inside; ``task.scaling``, if any, is that of the penalty.
     """
 
     def __init__(
-        self, task: Task, feeder: BufferedReader, given: TrainArguments, past: Model | None, params: Record
+        self,
+        task: Task,
+        feeder: BufferedReader,
+        given: TrainArguments,
+        params: Record,
+        *,
+        past: Model | None = None,
+        members: Members | None = None,
     ) -> None:
         super().__init__(task, feeder, params | {"solver": "newton"}, past.history if past else (), given.on_rows)
-        self._past, self._tolerance = past, given.tolerance
-        self._limit = given.tolerance or TOLERANCE
         _check_count(task)
-        self.newton = newton = Newton(
+        self._members = members or Members()
+        self.newton = Newton(
             task.kind,
             task.inputs,
             task.classes,
@@ -107,173 +88,106 @@ class NewtonTraining(Trainer):
             on_bad=task.on_bad,
             class_weight=task.class_weight,
         )
-        known = task.scaling if past is None and not (task.keep_flags or task.inputs.sparse) else None
-        self._space = known or passes.moments(task.inputs, task.table(), feeder).scaling(centred=task.intercept)
-        self._weights = np.zeros((newton.outputs, newton.width))
-        if past is not None:
-            coef, bias = self._space.unfold(past.coef.astype(np.float64), past.intercept.astype(np.float64))
-            self._weights = np.hstack([coef, bias[:, None]])[:, : newton.width]
-            self._weights -= self._weights.mean(axis=0) if newton.loss.name == "softmax" else 0
-        penalised = (task.scaling or Scaling.none(task.inputs.width)).scale / self._space.scale
-        self._penalty = np.append(given.l2 * penalised**2, 0.0)[: newton.width]  # second derivatives
-        self._quadratic, self._what, self._length, self._done = newton.loss.name == "linear", GRAM, 1.0, False
-        self._blend, self._width, self._narrow = float(newton.loss.name == "huber"), 1.0, 0.0
-        self._level = 0  # passes at this width; 0: one that finds where the optimum moves as the width falls
-        self._best: Point | None = None
-        self._factor: Factor | None = None
-        self._forced = False  # whether bounding parabolas are needed, since second derivatives are singular
-        self._dependent, self._stable = 0, False  # weights that others determine; the level above took one pass
-        self._first = 0.0  # the objective after the first step
-        self._gap, self._epochs, self._ill = np.inf, 0, False  # ill: too near to dependent for corrections
+        self._warm, self._sampled = past is not None, False
+        self._begin(given, past, self._find_spaces(past))
+        self._restart = partial(self._begin, given, past)
+
+    def _begin(self, given: TrainArguments, past: Model | None, spaces: list[Scaling]) -> None:
+        self._spaces = spaces
+        self._methods = [method_of(self._goal(given, space), self._start(given, past)) for space in spaces]
+
+    def _find_spaces(self, past: Model | None) -> list[Scaling]:
+        """Return the mean and spread of features in the rows of each model."""
+        task, members, centred = self.task, self._members, self.task.intercept
+        if members.route is None:
+            known = task.scaling if past is None and not (task.keep_flags or task.inputs.sparse) else None
+            return [known or self._sampled_space() or self._space()] * members.count
+        sums, all_ = [Moments(task.inputs) for _ in range(members.count)], np.ones(members.count, np.bool_)
+        for step in passes.steps(self._feeder, task.inputs, route=members.route):
+            for at, part in members.parts(step, all_):
+                passes.add_moments(sums[at], task.inputs, self._feeder, part.visit)
+        return [one.scaling(centred=centred) for one in sums]
+
+    def _space(self) -> Scaling:
+        """Return the mean and spread of features of all rows, which takes a read of them."""
+        return passes.moments(self.task.inputs, self.task.table(), self._feeder).scaling(centred=self.task.intercept)
+
+    def _sampled_space(self) -> Scaling | None:
+        """Return the mean and spread of sampled rows, which the first pass checks; None: all rows are needed."""
+        task = self.task
+        if len(task.source) < MIN_SAMPLED_ROWS or task.inputs.sparse or not task.intercept or self._members.count > 1:
+            return None
+        rows = sampled_rows(task.table(), task.inputs).reshape(-1, task.inputs.width).astype(np.float64)
+        spread = rows.std(axis=0)
+        self._sampled = bool(np.isfinite(spread).all() and (spread > 0).all())
+        return Scaling(rows.mean(axis=0), spread) if self._sampled else None
+
+    def _goal(self, given: TrainArguments, space: Scaling) -> Goal:
+        task, newton, width = self.task, self.newton, self.newton.width
+        penalised = (task.scaling or Scaling.none(task.inputs.width)).scale / space.scale
+        l2, l1 = (np.append(part, 0.0)[:width] for part in (given.l2 * penalised**2, given.l1 * penalised))
+        precision = float(np.finfo(task.inputs.dtype).eps)
+        return Goal(newton.loss.name, newton.outputs, l2, l1, given.tolerance, precision, self._warm, self._names)
+
+    def _start(self, given: TrainArguments, past: Model | None) -> Doubles:
+        """Return the weights at which training starts."""
+        newton = self.newton
+        if past is None:
+            return np.zeros((newton.outputs, newton.width))
+        coef, bias = self._spaces[0].unfold(past.coef.astype(np.float64), past.intercept.astype(np.float64))
+        start = np.hstack([coef, bias[:, None]])[:, : newton.width]
+        return start - (start.mean(axis=0) if newton.loss.name == "softmax" and not given.l1 else 0)
 
     def _epoch(self, epoch: int, *, last: bool) -> Record:
-        meter, before = Meter(self._feeder), self._weights
-        sums = self._pass(epoch)
-        figures = passes.check_figures(sums.figures, self.newton, self._feeder)
-        objective = float(sums.loss / figures.rows + (self._penalty * before**2).sum() / 2)
-        self._epochs += 1
-        self._first = objective if self._epochs <= 2 else self._first
-        self._advance(sums, objective)
-        if self._quadratic and self._done and self._what == GRAM:  # the one pass did not see its solution
-            figures, objective = self._solved(sums, self._weights - before, objective)
+        meter = Meter(self._feeder)
+        found = self._pass(epoch)
+        if self._sampled and not _is_standardised(found[0].matrices[0]):
+            self._on_rows(-len(self._feeder.table))
+            self._restart([self._space()])
+            found = self._pass(epoch)
+        self._sampled = False
+        for at, sums in found.items():
+            self._methods[at].advance(sums)
+        each = [method.figures for method in self._methods]
+        figures = each[0] if len(each) == 1 else self._members.total(each)
+        self.newton.skipped = sum(method.skipped for method in self._methods)
+        passes.check_figures(figures, self.newton, self._feeder)
+        parts = [method.objective * own.rows for method, own in zip(self._methods, each, strict=True)]
+        objective = self._methods[0].objective if len(each) == 1 else sum(parts) / sum(own.rows for own in each)
+        self._report()
         return meter.record(epoch, self.task.kind, figures, self.newton.skipped, objective=objective)
 
-    def _pass(self, epoch: int) -> Sums:
-        """Return the sums over all rows at the current weights."""
-        task, newton, start = self.task, self.newton, not self._epochs and self._past is None
-        with newton.summing(self._what, self._weights, self._space, start=start, blend=self._blend, width=self._width):
-            for step in passes.steps(self._feeder, newton.inputs, task.label, task.weight, epoch):
-                newton.learn(*step)
-                self._on_rows(len(step.visit))
-        return newton.sums()
+    def _pass(self, epoch: int) -> dict[int, Sums]:
+        """Return the sums over all rows of the models in training."""
+        task, newton, members = self.task, self.newton, self._members
+        steps = passes.steps(self._feeder, newton.inputs, task.label, task.weight, epoch, members.route)
+        found: dict[int, Sums] = {}
+        if members.count == 1 and members.route is None:
+            with self._summing(0):
+                for step in steps:
+                    newton.learn(*step)
+                    self._on_rows(len(step.visit))
+            return {0: newton.sums()}
+        open_ = np.array([not method.done for method in self._methods])
+        for step in steps:
+            for at, part in members.parts(step, open_):
+                with self._summing(at):
+                    newton.learn(*part)
+                found[at] = newton.sums() if at not in found else found[at].plus(newton.sums())
+            self._on_rows(len(step.visit))
+        return found
 
-    def _solved(self, sums: Sums, step: Doubles, objective: float) -> tuple[Figures, float]:
-        """Return the figures and the objective of least squares after a step, from those before it."""
-        figures, penalty = sums.figures, self._penalty * sums.figures.rows
-        right = sums.gradient + penalty * (self._weights - step)
-        loss = max(0.0, float(sums.loss + (sums.gradient * step).sum() - (step * (right + penalty * step)).sum() / 2))
-        unexplained = (1 - figures.score) * loss / (sums.loss or 1)
-        better = figures._replace(loss=loss / figures.weight, score=1 - unexplained)
-        return better, objective + float((right * step).sum()) / 2 / figures.rows
+    def _summing(self, at: int) -> AbstractContextManager[None]:
+        """Begin the sums of a model."""
+        method, start = self._methods[at], not (self._methods[at].passes or self._warm)
+        how = method.what, method.weights, self._spaces[at]
+        return self.newton.summing(*how, start=start, blend=method.blend, width=method.width)
 
-    def _advance(self, sums: Sums, objective: float) -> None:  # noqa: PLR0911 - one return per outcome of a pass
-        """Take the next step, or a shorter one if the last did not decrease the objective."""
-        best, rows = self._best, sums.figures.rows
-        if best is not None and not self._quadratic and not objective <= best.objective + ROUNDING * abs(objective):
-            self._halve(best) if self._gap > self._limit else self._end(0 * best.step)
-            return
-        gradient = sums.gradient + self._penalty * rows * self._weights
-        if not sums.wrong and not self._penalty.any() and self.newton.loss.name in SEPARABLE:
-            self._finish("perfect separation: the model is right on all rows, and larger weights would lower the loss")
-            return
-        step = self._step(sums, gradient)
-        if step is None:
-            return
-        self._gap = float(abs((gradient * step).sum()) / 2 / rows / (objective or 1))
-        if self._narrow and not self._level:
-            self._follow(step)
-            return
-        self._best, self._length = Point(self._weights, objective, step), 1.0
-        size = float(np.abs(step).max() / (np.abs(self._weights).max() or 1))
-        if self._quadratic:
-            self._refine(step, size, best)
-            return
-        self._weights = self._weights + step
-        if self._epochs == 1 and self.newton.loss.name == "quantile":
-            self._begin_width(sums, float((sums.gradient * step).sum()) if self._past is None else 0.0)
-        if self._epochs == 1 and self._past is None:
-            return
-        if self._gap <= self._limit or size <= SMALL_STEP or self._gap * objective <= ROUNDING * self._first:
-            self._end(np.abs(step))
-            return
-        self._level += 1
-        self._blend = self._blend / BLEND_FACTOR if self._blend > MIN_BLEND else 0.0
-
-    def _begin_width(self, sums: Sums, decrease: float) -> None:
-        """Smooth the kink of quantile over a typical residual; further passes narrow that."""
-        self._width = float(np.sqrt(max(sums.squares + decrease, 0.0) / sums.figures.weight)) or 1.0
-        self._narrow, self._best, self._level = self._width * MIN_WIDTH, None, 1
-
-    def _follow(self, step: Doubles) -> None:
-        """Follow the optimum, which moves linearly with the width while the same rows lie in it, to a smaller width."""
-        factor = STABLE_FACTOR if self._stable else WIDTH_FACTOR
-        self._weights = self._weights + step * ((1 - 1 / factor) / PROBE)
-        self._width, self._what, self._level, self._best = self._width / factor, GRAM, 1, None
-
-    def _end(self, step: Doubles) -> None:
-        """End after the last step; with a share of bounding parabolas, or a smoothed kink, go on with less."""
-        if self._blend and not self._forced:
-            self._blend, self._best = 0.0, None
-        elif self._width > self._narrow > 0:
-            self._blend, self._forced = 0.0, False
-            self._width, self._what, self._best = self._width * (1 - PROBE), GRADIENT, None
-            self._stable, self._level = self._level == 1, 0
-        else:
-            self._done = True
-            if step.max() > UNBOUNDED_STEP:
-                names = self._names(np.asarray(step.max(axis=0) > step.max() / 2))
-                self._finish(f"quasi-complete separation: the weights of {names} grow without bound")
-
-    def _step(self, sums: Sums, gradient: Doubles) -> Doubles | None:
-        """Return the step by the sums; None if it needs another pass first."""
-        newton, penalty = self.newton, self._penalty * sums.figures.rows
-        if self._what == TRIANGLE:
-            precision = DEPENDENT_ROWS * float(np.finfo(newton.inputs.dtype).eps)
-            self._factor, step = factor_rows(sums.matrices[0].copy(), penalty, self._weights[0], precision)
-            self._note_dependent(self._factor)
-            self._what, self._ill = GRADIENT, self._factor.least**2 < ILL
-            return step[None, :]
-        if self._what == GRAM:
-            tolerance = ILL if self._quadratic else DEPENDENT
-            self._factor = factor_gram(sums.matrices, newton.outputs, penalty, tolerance)
-            if self._quadratic and (self._factor.unclear or self._factor.least < ILL):
-                self._what = TRIANGLE
-                return None
-            if self._epochs == 1 and (self._quadratic or self._past is None):  # later, curvature may vanish
-                self._note_dependent(self._factor)
-                self._dependent = int(self._factor.aliased.sum())
-            elif newton.loss.name in ROBUST and self._blend < 1 and self._factor.aliased.sum() > self._dependent:
-                self._blend, self._forced = 1.0, True  # too few rows have curvature
-                return None
-        assert self._factor is not None  # noqa: S101 - for the type checker: the first pass sets it
-        return -self._factor.solve(gradient)
-
-    def _refine(self, step: Doubles, size: float, last: Point | None) -> None:
-        """Take a step of least squares: the solution, or a correction of its rounding."""
-        if last is None:
-            self._done = self._what == GRAM and self._factor is not None and self._factor.least >= WELL
-            self._what = GRAM if self._done else GRADIENT
-        else:
-            stuck = self._ill or (self._epochs > 2 and np.abs(step).max() > np.abs(last.step).max() / 2)
-            self._done = bool(stuck or size <= REFINED or self._gap <= (self._tolerance or 0))
-            if stuck:
-                return
-        self._weights = self._weights + step
-
-    def _halve(self, best: Point) -> None:
-        self._length /= 2
-        if self.newton.loss.name in ROBUST:
-            self._blend = min(1.0, self._blend * BLEND_FACTOR + MIN_BLEND)
-        self._done = self._length < MIN_LENGTH
-        self._weights = best.weights + (0.0 if self._done else self._length) * best.step
-
-    def _finish(self, text: str) -> None:
-        self._done = True
-        self._warn(f"{text}; use l2= above 0")
-
-    def _warn(self, text: str) -> None:
-        self.task.note(text)
-        warnings.warn(text, ConvergenceWarning, stacklevel=6)
-
-    def _note_dependent(self, factor: Factor) -> None:
-        """Warn of features that others determine: their coefficients stay as they were, at first 0."""
-        aliased = np.asarray(factor.aliased.reshape(self.newton.outputs, -1).any(axis=0))
-        if aliased.any():
-            many = bool(aliased.sum() > 1)
-            self._warn(
-                f"collinear column{'s' * many} {self._names(aliased)}: constant, or determined by columns before; "
-                f"{'their coefficients are' if many else 'its coefficient is'} 0"
-            )
+    def _report(self) -> None:
+        """Warn of the methods' new notes."""
+        for text in self._members.described([method.notes for method in self._methods]):
+            self.task.note(text)
+            warnings.warn(text, ConvergenceWarning, stacklevel=CALLER)
 
     def _names(self, chosen: npt.NDArray[np.bool_]) -> str:
         """Return the names of some weights."""
@@ -282,26 +196,33 @@ class NewtonTraining(Trainer):
         return listed([name for name, on in zip([*names, "(intercept)"], chosen, strict=False) if on])
 
     def _stops(self, record: Record) -> bool:
-        return self._done
+        return all(method.done for method in self._methods)
 
     def _note_outcome(self) -> None:
-        if self._done or not self._epochs:
-            return
-        if self._length < 1 and self._best is not None:
-            self._weights = self._best.weights
-        if self._epochs > 1 and not self._quadratic:
-            self._warn(
-                f"no convergence after {self._epochs} passes: a step would lower the objective by {self._gap:.2g} of "
-                f"itself, tolerance={self._limit:g}; use more epochs, or l2= above 0"
-            )
+        for method in self._methods:
+            if method.passes and not method.done:
+                method.note_outcome()
+        self._report()
 
     def _current_model(self) -> Model:
-        task, width, learnt = self.task, self.task.inputs.width, None
-        bias = self._weights[:, width] if task.intercept else np.zeros(len(self._weights))
-        coef, bias = self._space.fold(self._weights[:, :width], bias)
+        task, width, learnt, parts = self.task, self.task.inputs.width, None, []
+        for method, space in zip(self._methods, self._spaces, strict=True):
+            weights = method.weights
+            parts.append(
+                space.fold(weights[:, :width], weights[:, width] if task.intercept else np.zeros(len(weights)))
+            )
+        coef, bias = (np.concatenate(part) for part in zip(*parts, strict=True))
         if task.scaling is not None:
             learnt = Learnt(task.scaling, *task.scaling.unfold(coef, bias))
-        return Model(task.kind, coef, bias, task.classes, self._params, self.history, learnt)
+        params = self._params | self._members.params([method.figures for method in self._methods], task.loss.score)
+        return self._members.kind(task.kind, coef, bias, task.classes, params, self.history, learnt)
+
+
+def _is_standardised(matrix: Doubles) -> bool:
+    """Return whether features, by their products with each other and with 1, are near mean 0 and spread 1."""
+    mean = matrix[-1, :-1] / matrix[-1, -1]
+    square = np.diag(matrix)[:-1] / matrix[-1, -1] - mean**2
+    return bool((np.abs(mean) <= MAX_MEAN).all() and (square >= 1 / MAX_SQUARE).all() and (square <= MAX_SQUARE).all())
 
 
 def _check_count(task: Task) -> None:

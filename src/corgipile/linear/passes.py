@@ -18,7 +18,8 @@ from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.orders.order import visited_rows
 from corgipile.tables.table import IntArray, Table, even_cuts
 
-__all__ = ["check_figures", "learn", "measure", "moments", "reader", "row_at", "score", "scores", "steps", "visit_all"]
+__all__ = ["add_moments", "check_figures", "learn", "measure", "moments", "reader", "row_at", "score", "scores"]
+__all__ += ["steps", "visit_all"]
 
 READ_MEMORY = 4 << 20
 SURVEY_ROWS = 1 << 14  # rows added to moments at a time
@@ -143,15 +144,15 @@ def moments(inputs: Features, table: Table, feeder: BufferedReader | None = None
     sums = Moments(inputs)
     if feeder is not None and feeder.all_in_memory():
         for start, stop in pairwise(even_cuts(len(table), SURVEY_ROWS).tolist()):
-            _add_moments(sums, inputs, feeder, np.arange(start, stop, dtype=np.int32))
+            add_moments(sums, inputs, feeder, np.arange(start, stop, dtype=np.int32))
         return sums
     with reader(inputs, table) as once:
         for visit in once.epoch(0):
-            _add_moments(sums, inputs, once, visit)
+            add_moments(sums, inputs, once, visit)
     return sums
 
 
-def _add_moments(moments: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
+def add_moments(moments: Moments, inputs: Features, feeder: BufferedReader, visit: SlotArray) -> None:
     """Add buffered rows to the moments."""
     rows = rows_in(feeder.buffer, inputs, visit)
     if not isinstance(rows, Sparse):

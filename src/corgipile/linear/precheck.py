@@ -12,7 +12,7 @@ from corgipile.loader.buffer import Field, numbers
 from corgipile.suggestions import listed
 from corgipile.tables.table import Table
 
-__all__ = ["Precheck", "precheck"]
+__all__ = ["Precheck", "precheck", "sampled_rows"]
 
 CAST_NUMBERS = 1 << 18  # numbers cast to float64 at a time
 MIN_NUMBERED_ROWS = 32  # fewer rows do not show that a column holds row numbers
@@ -84,7 +84,7 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
     """
     if inputs.sparse or not len(table):
         return Precheck()
-    rows = _sample(table, inputs)
+    rows = sampled_rows(table, inputs)
     sampler, part = _kernel.look_new(inputs.width), max(1, CAST_NUMBERS // inputs.width)
     for at in range(0, len(rows), part):
         _kernel.look_add(sampler, rows[at : at + part].astype(np.float64, order="C"))
@@ -98,7 +98,7 @@ def precheck(table: Table, inputs: Features, *, intercept: bool = True) -> Prech
     return Precheck(scales, length, scale_ratio, mean_share, least, extremes, numbered)
 
 
-def _sample(table: Table, inputs: Features) -> npt.NDArray[Any]:
+def sampled_rows(table: Table, inputs: Features) -> npt.NDArray[Any]:
     """Read runs of rows, [rows, features]: float64, or the stored type of lists."""
     widths = [inputs.width] if inputs.lists else inputs.widths
     kind, named = np.dtype(np.float64), zip(inputs.columns, widths, strict=True)

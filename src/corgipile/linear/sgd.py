@@ -165,15 +165,7 @@ class SGD:
         self.skipped = 0
         _kernel.sgd_begin(self._state, rate)
 
-    def learn(
-        self,
-        rows: FloatArray | Sparse,
-        labels: FloatArray,
-        visit: SlotArray,
-        locate: Locate,
-        weights: FloatArray | None = None,
-        numbers: npt.NDArray[np.integer[Any]] | None = None,
-    ) -> None:
+    def learn(self, *parts: Any) -> None:
         """Learn from a `Step`, in the order of its visits; one model needs no ``numbers``.
 
         Raises:
@@ -184,7 +176,7 @@ class SGD:
         """
         if self._left_out:
             self._left_out.clear()
-        for piece in self.pieces(Step(rows, labels, visit, locate, weights)):
+        for piece in self.pieces(Step(*parts[:5])):
             self._learn_all(piece)
 
     def pieces(self, step: Step, rows: int = MAX_SCALED_ROWS) -> Iterator[Step]:

@@ -8,9 +8,10 @@ from corgipile.arguments import takes
 from corgipile.errors import BadArgument
 from corgipile.linear.dual_training import ORDER, DualTraining, check_settings, divide_memory
 from corgipile.linear.evaluation import measuring
-from corgipile.linear.group_training import train_groups
-from corgipile.linear.label_training import check_model, train_labels
+from corgipile.linear.group_training import check_by, train_groups
+from corgipile.linear.label_training import CLASSES, check_model, labels_of, train_labels
 from corgipile.linear.model import Model
+from corgipile.linear.newton_stack import members_of
 from corgipile.linear.newton_training import MAX_COEFFICIENTS, MAX_PASSES, NewtonTraining, suits
 from corgipile.linear.newton_training import check_settings as check_newton
 from corgipile.linear.problem import open_nonempty, order_of, prepare, widened
@@ -124,7 +125,8 @@ def train(given: TrainArguments) -> Model:  # noqa: D417 - arguments of TrainArg
         solver: ``"sgd"``; ``"newton"``: the optimum by Newton's method, for linear, logistic, softmax, ovr_logistic,
             poisson, huber, quantile and squared_hinge with up to 4,096 coefficients. Each pass sums second derivatives;
             least squares take one or two, quantile about 60, others 4 to 10. A step that does not decrease the
-            ``objective`` (mean loss plus l2/2 times the squared weights, without intercept) is halved. Training ends
+            ``objective`` (mean loss plus l2/2 times the squared and l1 times the absolute weights, without intercept)
+            is halved; l1 is not for quantile. Models of ``by`` or ``labels`` train in the same passes. Training ends
             when a step would decrease it by less than ``tolerance`` of itself (None: 1e-12), or after ``epochs`` passes
             (not given: 200). Settings of SGD are refused; one epoch with ``warm_start`` polishes a model. ``"auto"``:
             that for regression on up to 4,095 dense features without settings of SGD, where ``epochs`` is no limit,
@@ -249,23 +251,31 @@ def _train_newton(given: TrainArguments, ranks: Ranks | None) -> Model | None:
     if auto and (ranks is not None or not suits(given)):
         return None
     check_newton(given)
+    check_by(given)
     _check_classes(given)
+    if given.by is not None or given.labels is not None:
+        _check_several(replace(given, solver="sgd"))
     given = given if ranks is None else rank_settings(given, ranks)
-    past, standardize = given.warm_start, given.standardize if given.l2 else True
-    opened, held_out = _split(_opened(given), given)
+    past, opened, labels = given.warm_start, _opened(given), None
     if given.save is not None:
         check_target(given.save, MODEL, inputs=(given.table, opened, given.test), overwrite=given.overwrite)
-    exact = replace(given, standardize=standardize)  # without a penalty, the scale of features changes nothing
-    task = prepare(opened, exact, classes=given.classes, past=past, on_bad=given.on_bad)
+    # without a penalty, the scale of features changes nothing
+    exact = replace(given, standardize=given.standardize if given.l2 or given.l1 else True)
+    if given.labels is not None:
+        labels = labels_of(opened, given)
+        opened, exact = labels.table(opened), replace(exact, label=labels.name, classes=CLASSES.tolist())
+    opened, held_out = _split(opened, given)
+    task = prepare(opened, exact, classes=exact.classes, past=past, on_bad=given.on_bad)
     if auto and (task.inputs.sparse or task.inputs.width >= MAX_COEFFICIENTS):
         return None
     task = replace(task, inputs=widened(task.inputs, task.source))
-    if not given.l2:
+    if not (given.l2 or given.l1):
         task = replace(task, standardize=False)  # a warm start's scaling stays
-    with task.feeder("no_shuffle", given.memory, given.seed, keep=True) as feeder:
+    members, memory = members_of(given, task, opened, labels)
+    with task.feeder("no_shuffle", memory, given.seed, keep=True) as feeder:
         task = task.with_statistics(feeder)
-        params = task.params(given, feeder, choose_step(given, given.model, past).name)
-        training, epochs = NewtonTraining(task, feeder, given, past, params), given.epochs
+        params, epochs = task.params(given, feeder, choose_step(given, given.model, past).name), given.epochs
+        training = NewtonTraining(task, feeder, given, params, past=past, members=members)
         if auto or not list(changed(given, ["epochs"])):
             epochs = MAX_PASSES
         with measuring(held_out, task) as measure:
