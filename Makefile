@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo demo-postgres test check docs memcheck bench clean
+.PHONY: setup demo demo-postgres test check docs wheels memcheck bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
 # Bytecode is written at first import, since packages hold ten times as much as is imported. Without stored bytecode,
@@ -85,6 +85,15 @@ docs: $(VENV)/.docs
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PY) -m pip install --quiet --group docs
+	touch $@
+
+# The wheels of all platforms, in dist: Zig compiles them on any Linux. RUNS names interpreters to run them with.
+wheels: $(VENV)/.wheels
+	$(PY) tools/wheels.py $(foreach run,$(RUNS),--run "$(run)")
+
+$(VENV)/.wheels: pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --upgrade "pip>=25.1" && $(INSTALL) --group wheels
 	touch $@
 
 # Some tests of the PostgreSQL extension under valgrind (minutes), compiled for one vector width that valgrind supports.

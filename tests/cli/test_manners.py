@@ -181,12 +181,18 @@ def test_commands_by_other_names_are_told(word, meant, capsys):
     assert f"Did you mean '{meant}'?" in capsys.readouterr().err
 
 
-RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
+RENAMED = {
+    "judge": "evaluate",
+    "inspect": "info --full",
+    "rewind": "locate",
+    "stage": "partition",
+    "restage": "repartition",
+}
 
 
 @pytest.mark.parametrize("old", RENAMED)
 def test_old_names_of_commands_run_with_a_note(old, capsys):
-    assert cli.main([RENAMED[old], "--help"]) == 0
+    assert cli.main([*RENAMED[old].split(), "--help"]) == 0
     expected = capsys.readouterr()
     assert cli.main([old, "--help"]) == 0
     got = capsys.readouterr()

@@ -18,7 +18,7 @@ from corgipile.outputs import writing
 
 COMMANDS = (  # each in a module of that name
     *("sql", "train", "search", "predict", "evaluate", "summary", "compare", "convert", "reshuffle"),
-    *("plan", "audit", "info", "inspect", "index", "locate", "simulate", "partition", "repartition", "pg"),
+    *("plan", "audit", "info", "doctor", "index", "locate", "simulate", "partition", "repartition", "pg"),
 )
 SYNONYMS = {  # names that users of other tools try
     **dict.fromkeys(("eval", "test", "score", "measure", "metrics", "validate"), "evaluate"),
@@ -33,8 +33,14 @@ SYNONYMS = {  # names that users of other tools try
     "show": "info",
 }
 # Old names, accepted until the next release.
-RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
-WITHOUT_OPENING = ("sql", "audit", "index", "simulate", "repartition")  # these take no options for opening tables
+RENAMED = {
+    "judge": "evaluate",
+    "inspect": "info --full",
+    "rewind": "locate",
+    "stage": "partition",
+    "restage": "repartition",
+}
+WITHOUT_OPENING = ("sql", "audit", "doctor", "index", "simulate", "repartition")  # these open no single table
 
 
 class Commands(TyperGroup):
@@ -56,7 +62,7 @@ class Commands(TyperGroup):
             if not ctx.resilient_parsing:  # as shell completion is
                 message = f"note: `corgipile {old}` is now `corgipile {new}`; the old name goes in the next release"
                 typer.echo(message, err=True)
-            args = [new, *args[1:]]
+            args = [*new.split(), *args[1:]]
         if args and args[0] in SYNONYMS:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {SYNONYMS[args[0]]!r}?")
         return super().resolve_command(ctx, args)
