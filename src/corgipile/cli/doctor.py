@@ -13,31 +13,24 @@ from corgipile.lazy import lazy
 
 environment, index_cache = lazy("corgipile.environment"), lazy("corgipile.tables.io.index_cache")
 server, spill, torch = lazy("corgipile.postgres.server"), lazy("corgipile.tables.io.spill"), lazy("torch")
+LEVELS = ("no vectors beyond the compiler's", "AVX2", "AVX-512")
 
 
 @guarded
 def command(*, json: Json = False) -> None:
     """Show versions, extras, instruction set, devices and folders: add this to a report of a problem."""
-    facts: dict[str, Any] = {**environment.versions(), "kernel": f"{_kernel.__file__}, {_instructions()}"}
+    facts: dict[str, Any] = {**environment.versions(), "kernel": f"{_kernel.__file__}, {LEVELS[_kernel.sgd_isa()]}"}
     facts |= {f"extra {name}": text for name, text in _extras().items()}
     facts["device"] = _device() if find_spec("torch") else "none: PyTorch is not installed"
     facts["cache (CORGIPILE_CACHE)"] = index_cache.cache_folder("indexes").parent
     facts["spill files (CORGIPILE_SPILL)"] = spill.spill_folder(None)
     facts["PostgreSQL server"] = server.default_home()
     shown = {name: str(value) for name, value in facts.items()}
-    if json:
-        show_json(shown)
-    else:
-        show_facts("corgipile", list(shown.items()))
-
-
-def _instructions() -> str:
-    return ("no special instructions", "AVX2", "AVX-512")[_kernel.sgd_isa()]
+    show_json(shown) if json else show_facts("corgipile", list(shown.items()))
 
 
 def _device() -> str:
-    cuda = torch.cuda
-    return ", ".join(map(cuda.get_device_name, range(cuda.device_count()))) or "CPU only"
+    return ", ".join(map(torch.cuda.get_device_name, range(torch.cuda.device_count()))) or "CPU only"
 
 
 def _extras() -> dict[str, str]:
@@ -50,5 +43,5 @@ def _extras() -> dict[str, str]:
                 text = f"{name[0]} {version(name[0])}"
             except PackageNotFoundError:
                 text = f"{name[0]} missing: pip install 'corgipile[{extra[1]}]'"
-            found[extra[1]] = f"{found[extra[1]]}, {text}" if extra[1] in found else text
+            found[extra[1]] = ", ".join(filter(None, (found.get(extra[1]), text)))
     return found
