@@ -50,7 +50,7 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a subcommand; return None for an unknown name."""
-        found = _load(cmd_name) if cmd_name in COMMANDS else None
+        found: Any = _load(cmd_name) if cmd_name in COMMANDS else None
         others = [one for one in found.params if one.name not in FIRST.split()] if found and ctx.obj else []
         if len(others) > 20:
             for one in others:
