@@ -79,9 +79,10 @@ check: setup
 	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
 	done
 
-# The site, in build/site; broken links and names fail.
+# The site, in build/site, with each tutorial as a notebook; broken links and names fail.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	$(PY) tools/notebooks.py build/site/tutorials
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PY) -m pip install --quiet --group docs
