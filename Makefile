@@ -9,7 +9,7 @@ TORCH ?= torch==2.13.0
 TRAINERS := accelerate lightning transformers
 KERNEL := $(wildcard kernel/*.h kernel/*/*.h src/corgipile/_kernel/*.[ch])
 
-.PHONY: setup demo demo-postgres test check docs memcheck figures bench clean
+.PHONY: setup demo demo-postgres test check docs wheels memcheck figures bench clean
 
 BUILT := src/corgipile/_kernel.abi3.so
 # Bytecode is written at first import, since packages hold ten times as much as is imported. Without stored bytecode,
@@ -79,12 +79,22 @@ check: setup
 	        -Ikernel -Isrc/corgipile/_kernel -I$$($(PY) -c "import sysconfig; print(sysconfig.get_path('include'))") $$file || exit 1; \
 	done
 
-# The site, in build/site; broken links and names fail.
+# The site, in build/site, with each tutorial as a notebook; broken links and names fail.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
+	$(PY) tools/notebooks.py build/site/tutorials
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PY) -m pip install --quiet --group docs
+	touch $@
+
+# The wheels of all platforms, in dist: Zig compiles them on any Linux. RUNS names interpreters to run them with.
+wheels: $(VENV)/.wheels
+	$(PY) tools/wheels.py $(foreach run,$(RUNS),--run "$(run)")
+
+$(VENV)/.wheels: pyproject.toml
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --upgrade "pip>=25.1" && $(INSTALL) --group wheels
 	touch $@
 
 # Some tests of the PostgreSQL extension under valgrind (minutes), compiled for one vector width that valgrind supports.

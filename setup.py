@@ -3,6 +3,8 @@
 import os
 import re
 import shlex
+import sys
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,23 +13,35 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
+if sys.platform == "win32":
+    sys.exit("corgipile runs on Linux and macOS only. On Windows, install it inside WSL 2: `wsl --install`.")
+
 HERE = Path(__file__).parent
 PACKED = ["kernel/**/*.h", "postgres/Makefile", "postgres/*.control", "postgres/sql/*.sql", "postgres/src/*.[ch]"]
 HEADERS = sorted(str(path.relative_to(HERE)) for part in ("kernel", "src") for path in (HERE / part).rglob("*.h"))
 
 
 class BuildPy(build_py):
-    """Packs the C sources that `corgipile pg` compiles; a checkout already has them."""
+    """Packs the C sources that `corgipile pg` compiles as one archive; a checkout already has them."""
 
     def run(self) -> None:
-        """Build the modules, then copy the sources."""
+        """Build the modules, then pack the sources."""
         super().run()
         if self.editable_mode:
             return
-        for path in (path for pattern in PACKED for path in sorted(HERE.glob(pattern))):
-            target = Path(self.build_lib, "corgipile", "postgres", "sources", path.relative_to(HERE))
-            self.mkpath(str(target.parent))
-            self.copy_file(str(path), str(target))
+        target = Path(self.build_lib, "corgipile", "postgres", "sources.tar.xz")
+        self.mkpath(str(target.parent))
+        with tarfile.open(target, "w:xz", preset=9) as archive:
+            for path in (path for pattern in PACKED for path in sorted(HERE.glob(pattern))):
+                archive.add(path, path.relative_to(HERE), filter=self._anonymous)
+
+    @staticmethod
+    def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        """Remove what differs between machines."""
+        member.uid = member.gid = member.mtime = 0
+        member.uname = member.gname = ""
+        member.mode = 0o644
+        return member
 
 
 class BuildExt(build_ext):

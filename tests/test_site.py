@@ -1,12 +1,15 @@
 """The documentation site names what there is: pages, links, errors and public names; `make docs` builds it."""
 
 import importlib
+import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from documents import ROOT, languages
+from documents import ROOT, blocks, languages
 
 import corgipile as cp
 from corgipile import losses
@@ -116,3 +119,17 @@ def test_messages_are_those_shown(name, tmp_path):
     shown = "".join(re.findall(r"^```output\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)).splitlines()
     assert said in shown or name == "UnknownFormat"
     assert name != "UnknownFormat" or any("files of several formats" in line for line in shown)
+
+
+def test_tutorials_are_notebooks_too(tmp_path):
+    command = [sys.executable, str(ROOT / "tools" / "notebooks.py"), str(tmp_path)]
+    written = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    pages = [name for name in DOCUMENTS if name.startswith("docs/tutorials/")]
+    assert len(written) == len(pages) > 5
+    for page in pages:
+        notebook = json.loads((tmp_path / page.rpartition("/")[2].replace(".md", ".ipynb")).read_text())
+        code = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert [one for one in code if one[0] != "!"] == [block.strip("\n") for block in blocks(page, "python")]
+        assert (any(one.startswith("!corgipile ") for one in code)) == (page == "docs/tutorials/sql.md")
+        assert notebook["cells"][0]["source"].startswith("# ")
+        assert not any("```python" in cell["source"] for cell in notebook["cells"])

@@ -62,7 +62,8 @@ static inline uint32_t cp_crc_by_tables(uint32_t crc, const uint8_t *p, int64_t 
 }
 
 #if defined CP_CRC_X86
-__attribute__((target("sse4.2"))) static inline uint32_t cp_crc_by_cpu(uint32_t crc, const uint8_t *p, int64_t n)
+#define CP_SSE42 __attribute__((target("sse4.2,crc32"))) static inline
+CP_SSE42 uint32_t cp_crc_by_cpu(uint32_t crc, const uint8_t *p, int64_t n)
 {
     uint64_t wide = crc;
     for (; n >= 8; p += 8, n -= 8)
@@ -74,8 +75,7 @@ __attribute__((target("sse4.2"))) static inline uint32_t cp_crc_by_cpu(uint32_t 
 
 /* Compute the CRC-32C of three ranges of equal length: the instruction accepts new bytes every cycle, but takes
  * three. */
-__attribute__((target("sse4.2"))) static inline void cp_crc_three(const char *data, const int64_t *starts, int64_t n,
-                                                                  uint32_t *out)
+CP_SSE42 void cp_crc_three(const char *data, const int64_t *starts, int64_t n, uint32_t *out)
 {
     const uint8_t *a = (const uint8_t *)data + starts[0], *b = (const uint8_t *)data + starts[1];
     const uint8_t *c = (const uint8_t *)data + starts[2];

@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #ifdef RWF_NOWAIT
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #endif
 
@@ -140,7 +141,7 @@ static inline ssize_t cp_preadv_some(int fd, const struct iovec *parts, int coun
 #ifdef RWF_NOWAIT
     if (!wait) {
         struct statfs system;
-        ssize_t done = preadv2(fd, parts, count, (off_t)offset, RWF_NOWAIT);
+        ssize_t done = syscall(SYS_preadv2, fd, parts, count, offset, 0L, RWF_NOWAIT); /* no older C library has it */
         if (done >= 0 || errno != EOPNOTSUPP || fstatfs(fd, &system) < 0 || system.f_type != CP_TMPFS)
             return done;
     }

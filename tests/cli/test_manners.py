@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -181,12 +182,18 @@ def test_commands_by_other_names_are_told(word, meant, capsys):
     assert f"Did you mean '{meant}'?" in capsys.readouterr().err
 
 
-RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
+RENAMED = {
+    "judge": "evaluate",
+    "inspect": "info --full",
+    "rewind": "locate",
+    "stage": "partition",
+    **dict.fromkeys(("restage", "repartition"), "partition --parts"),
+}
 
 
 @pytest.mark.parametrize("old", RENAMED)
 def test_old_names_of_commands_run_with_a_note(old, capsys):
-    assert cli.main([RENAMED[old], "--help"]) == 0
+    assert cli.main([*RENAMED[old].split(), "--help"]) == 0
     expected = capsys.readouterr()
     assert cli.main([old, "--help"]) == 0
     got = capsys.readouterr()
@@ -223,16 +230,30 @@ def test_short_help(words, capsys):
     assert "Usage: corgipile" in capsys.readouterr().out
 
 
+def test_help_shows_what_people_change_and_all_the_rest(capsys):
+    def options(*words):
+        assert cli.main([*words]) == 0
+        return set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", capsys.readouterr().out, re.MULTILINE))
+
+    few, every = options("train", "--help"), options("train", "--help", "--all")
+    assert {"--label", "--epochs", "--memory", "--save", "--help"} < few < every
+    assert len(few) <= 13
+    assert len(every) > 40
+    assert options("info", "-h") == options("info", "--all", "-h")
+    assert cli.main(["train", "-h"]) == 0
+    assert "`corgipile train --help --all` shows all options" in capsys.readouterr().out
+
+
 def test_completion_is_to_be_had():
     environment = {
         **os.environ,
         "_CORGIPILE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "corgipile re",
+        "COMP_WORDS": "corgipile se",
         "COMP_CWORD": "1",
     }
     script = "import corgipile_command as c, sys; sys.argv[0] = 'corgipile'; sys.exit(c.main())"
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["reshuffle", "repartition"]
+    assert done.stdout.split() == ["search"]
     told = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True).stdout
     assert "--install-completion" in told
 

@@ -1,5 +1,6 @@
 """The commands convert, reshuffle and info, and failures of commands."""
 
+import importlib.metadata
 import json
 import signal
 import subprocess
@@ -45,21 +46,21 @@ def test_convert(csv, tmp_path, capsys):
     assert tables.open(out).schema.names == ["x", "label"]
 
 
-def test_inspect(arrow, tmp_path, capsys):
-    assert cli.main(["inspect", arrow, "--block", "50", "--seconds", "0.01"]) == 0
+def test_full_info(arrow, tmp_path, capsys):
+    assert cli.main(["info", "--full", arrow, "--block", "50", "--seconds", "0.01"]) == 0
     shown = capsys.readouterr().out
     for words in ("clustered by label", "250 rows (25.0 %)", "in place: 2 columns", "no_shuffle", "`corgipile plan`"):
         assert words in " ".join(shown.split())
-    assert cli.main(["inspect", arrow, "--block", "50", "--seconds", "0", "--json"]) == 0
+    assert cli.main(["info", "--full", arrow, "--block", "50", "--seconds", "0", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert next(iter(facts["by_column"])) == "label"
     assert facts["plan"]["best"]["deff"] <= 1.1
     assert (facts["sampled"], facts["missing"]) == (1000, {})
-    assert cli.main(["inspect", arrow, "--memory", "10B", "--seconds", "0"]) == 0
+    assert cli.main(["info", "--full", arrow, "--memory", "10B", "--seconds", "0"]) == 0
     assert "No order fits: memory" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("command", [["inspect"], ["plan"], ["plan", "--label", "t"]], ids=" ".join)
+@pytest.mark.parametrize("command", [["info", "--full"], ["plan"], ["plan", "--label", "t"]], ids=" ".join)
 def test_more_categories_than_the_memory_holds_are_refused_before_a_row_is_read(command, tmp_path, monkeypatch, capsys):
     texts = pa.array([f"a category that takes some bytes, number {number:08}" for number in range(300_000)])
     column = pa.DictionaryArray.from_arrays(pa.array(np.arange(400_000) % 300_000, pa.int32()), texts)
@@ -70,19 +71,19 @@ def test_more_categories_than_the_memory_holds_are_refused_before_a_row_is_read(
     assert "a dictionary or a chunk of ParquetTable" in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_inspect_says_what_a_file_is_sorted_by(tmp_path, capsys):
+def test_full_info_says_what_a_file_is_sorted_by(tmp_path, capsys):
     path = str(tmp_path / "rows.parquet")
     columns = {f"c{i}": np.arange(400) * (1 - i % 2 * 2) for i in range(14)}
     pq.write_table(pa.table({**columns, "label": [0, 1] * 200}), path, row_group_size=100)
-    assert cli.main(["inspect", path, "--seconds", "0"]) == 0
+    assert cli.main(["info", "--full", path, "--seconds", "0"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "sorted by c0 ascending from row group to row group sorted by c1 descending" in shown
     assert "and by 2 other columns" in shown
-    assert cli.main(["inspect", path, "--seconds", "0", "--json"]) == 0
+    assert cli.main(["info", "--full", path, "--seconds", "0", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sorted_by"]["c13"] == "descending"
 
 
-def test_inspect_of_what_people_have(tmp_path, capsys):
+def test_full_info_of_what_people_have(tmp_path, capsys):
     holes = {
         "x": [1.0, None, float("nan"), 4.0],
         "v": [[1.0], None, [float("inf")], []],
@@ -91,18 +92,18 @@ def test_inspect_of_what_people_have(tmp_path, capsys):
     for name, columns in {"holes": holes, "one": {"x": [1.0]}, "none": {"x": pa.array([], pa.float32())}}.items():
         path = str(tmp_path / f"{name}.parquet")
         pq.write_table(pa.table(columns), path)
-        assert cli.main(["inspect", path, "--seconds", "0", "--json"]) == 0
+        assert cli.main(["info", "--full", path, "--seconds", "0", "--json"]) == 0
         facts = json.loads(capsys.readouterr().out)
         assert facts["missing"] == ({"x": 2, "v": 2, "label": 1} if name == "holes" else {})
         assert ("must have rows" in str(facts["plan"])) == (name == "none")
-        assert cli.main(["inspect", path, "--seconds", "0"]) == 0
+        assert cli.main(["info", "--full", path, "--seconds", "0"]) == 0
         capsys.readouterr()
 
 
 def test_what_is_null_is_told_though_no_order_can_be_tried(tmp_path, capsys, caplog):
     path = str(tmp_path / "rows.parquet")
     pq.write_table(pa.table({"x": [1.0, None] * 50, "label": [0, 1] * 50}), path)
-    assert cli.main(["inspect", path, "--seconds", "0.01", "--json"]) == 0
+    assert cli.main(["info", "--full", path, "--seconds", "0.01", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["missing"] == {"x": 50}
     assert facts["plan"]["best"]
@@ -235,3 +236,26 @@ def test_a_real_interrupt_leaves_nothing(tmp_path):
     assert b"corgipile: interrupted" in process.communicate(timeout=PATIENCE)[1]
     assert process.returncode == 130
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_doctor_names_what_is_installed_and_where_files_go(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CORGIPILE_CACHE", str(tmp_path))
+    found = importlib.metadata.version
+    monkeypatch.setattr("corgipile.cli.doctor.find_spec", lambda _: None)  # PyTorch takes seconds to load
+
+    def version(name):
+        if name == "duckdb":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found(name)
+
+    monkeypatch.setattr("corgipile.cli.doctor.version", version)
+    assert cli.main(["doctor", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["numpy"] == np.__version__
+    assert facts["extra cli"].startswith("typer ")
+    assert "duckdb missing: pip install 'corgipile[duckdb]'" in facts["extra duckdb"]
+    assert facts["cache (CORGIPILE_CACHE)"] == str(tmp_path)
+    assert "PyTorch" in facts["device"]
+    assert "_kernel" in facts["kernel"]
+    assert cli.main(["doctor"]) == 0
+    assert "extra cli" in capsys.readouterr().out

@@ -119,7 +119,7 @@ def test_the_plan_begins_with_the_order_that_the_default_takes(clustered):
 
 
 def test_all_three_tell_the_same_cost(capsys):
-    """`plan` and `inspect` show the advice, `compare` its note and the headline of its page."""
+    """`plan` and `info --full` show the advice, `compare` its note and the headline of its page."""
     slow, plain = told(0.9, 3.0), replace(told(256.0, 2.0), order=cp.orders.NoShuffle())
     done = {"scores": (0.5, 0.9), "losses": (1.0, 0.5), "deff": 0.9}
     results = [

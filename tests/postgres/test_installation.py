@@ -13,10 +13,11 @@ from corgipile.postgres import installation as module
 CHECKOUT = Path(__file__).parents[2]
 
 
-def test_built_packages_hold_the_sources(tmp_path):
+def test_built_packages_hold_the_sources(tmp_path, monkeypatch):
     words = ["-q", "egg_info", "--egg-base", tmp_path, "build_py", "--build-lib", tmp_path / "lib"]
     subprocess.run([sys.executable, "setup.py", *words], cwd=CHECKOUT, check=True, capture_output=True)
-    packed = tmp_path / "lib" / "corgipile" / "postgres" / "sources"
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "lib" / "corgipile" / "postgres" / "installation.py"))
+    packed = module.sources.__wrapped__()
     for folder, pattern in (("kernel", "**/*.h"), ("postgres/src", "*.[ch]"), ("postgres/sql", "*.sql")):
         here, there = CHECKOUT / folder, packed / folder
         wanted = {path.relative_to(here): path.read_bytes() for path in here.glob(pattern)}
@@ -25,6 +26,8 @@ def test_built_packages_hold_the_sources(tmp_path):
         assert found == wanted
     assert (packed / "postgres" / "Makefile").exists()
     assert (packed / "postgres" / "corgipile.control").exists()
+    module._unpacked.close()
+    assert not packed.exists()
 
 
 def test_no_pg_config(monkeypatch, tmp_path):

@@ -46,11 +46,11 @@ def test_the_command_writes_a_page(tmp_path, capsys, monkeypatch, rows):
     assert run(words) == 0
     assert "clustered by" not in capsys.readouterr().out  # columns are in the page; the text says what was asked
     assert "clustered by kind" in tree(page.read_text()).find("./body/header/h1").text
-    for command in ("info", "inspect"):
-        assert run([command, str(path), "--html", str(path), "--overwrite"]) == 2
+    for command in (["info"], ["info", "--full"]):
+        assert run([*command, str(path), "--html", str(path), "--overwrite"]) == 2
         assert "input files" in capsys.readouterr().err
     again = tmp_path / "inspect.html"
-    words = ["inspect", str(path), "--label", "kind", "--block", "400", "--seconds", "0", "--html", str(again)]
+    words = ["info", "--full", str(path), "--label", "kind", "--block", "400", "--seconds", "0", "--html", str(again)]
     assert run(words) == 0
     assert tree(again.read_text()).find("./body/header/h1").text == tree(page.read_text()).find("./body/header/h1").text
 
@@ -58,7 +58,19 @@ def test_the_command_writes_a_page(tmp_path, capsys, monkeypatch, rows):
 def test_what_orders_cost_is_on_the_page_of_inspect(tmp_path, rows, capsys):
     path, page = tmp_path / "rows.parquet", tmp_path / "inspect.html"
     pq.write_table(rows, path, row_group_size=500)
-    words = ["inspect", str(path), "--label", "kind", "--memory", "16KB", "--seconds", "0.01", "--html", str(page)]
+    words = [
+        "info",
+        "--full",
+        str(path),
+        "--label",
+        "kind",
+        "--memory",
+        "16KB",
+        "--seconds",
+        "0.01",
+        "--html",
+        str(page),
+    ]
     assert run(words) == 0
     shown = " ".join("".join(tree(page.read_text()).itertext()).split())
     assert "Costs of each order" in shown

@@ -170,3 +170,17 @@ def test_public_names_are_sorted_and_there():
     assert list(tables.__all__) == sorted(tables.__all__)
     assert all(hasattr(tables, name) for name in tables.__all__)
     assert Path(tables.__file__).parent.name == "tables"
+
+
+def test_a_map_style_dataset_is_sent_to_the_sampler():
+    class Rows:
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, row):
+            return row
+
+    with pytest.raises(BadArgument, match=r"got Rows; for a dataset of rows: DataLoader\(rows, batch_sampler=Batch"):
+        tables.open(Rows())
+    with pytest.raises(BadArgument, match=r"got object$"):
+        tables.open(object())

@@ -1,6 +1,7 @@
 /* Binds the parser of columns of delimited text: kernel/formats/fields.h. */
 #include "bind.h"
 #include "formats/fields.h"
+#include <stdlib.h>
 
 typedef struct {
     Py_buffer to, known;

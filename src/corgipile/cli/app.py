@@ -18,23 +18,27 @@ from corgipile.outputs import writing
 
 COMMANDS = (  # each in a module of that name
     *("sql", "train", "search", "predict", "evaluate", "summary", "compare", "convert", "reshuffle"),
-    *("plan", "audit", "info", "inspect", "index", "locate", "simulate", "partition", "repartition", "pg"),
+    *("plan", "audit", "info", "doctor", "index", "locate", "simulate", "partition", "pg"),
 )
 SYNONYMS = {  # names that users of other tools try
     **dict.fromkeys(("eval", "test", "score", "measure", "metrics", "validate"), "evaluate"),
     "fit": "train",
-    "tune": "search",
-    "grid": "search",
+    **dict.fromkeys(("tune", "grid"), "search"),
     "coef": "summary",
     "infer": "predict",
     "shuffle": "reshuffle",
-    "head": "info",
-    "describe": "info",
-    "show": "info",
+    **dict.fromkeys(("head", "describe", "show"), "info"),
 }
 # Old names, accepted until the next release.
-RENAMED = {"judge": "evaluate", "rewind": "locate", "stage": "partition", "restage": "repartition"}
-WITHOUT_OPENING = ("sql", "audit", "index", "simulate", "repartition")  # these take no options for opening tables
+RENAMED = {
+    "judge": "evaluate",
+    "inspect": "info --full",
+    "rewind": "locate",
+    "stage": "partition",
+    **dict.fromkeys(("restage", "repartition"), "partition --parts"),
+}
+FIRST = "model grid features label encode missing epochs learning_rate l2 batch_size memory test save"  # in --help
+WITHOUT_OPENING = ("sql", "audit", "doctor", "index", "simulate")  # these open no single table
 
 
 class Commands(TyperGroup):
@@ -46,8 +50,13 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Load a subcommand; return None for an unknown name."""
-        del ctx
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        found: Any = _load(cmd_name) if cmd_name in COMMANDS else None
+        others = [one for one in found.params if one.name not in FIRST.split()] if found and ctx.obj else []
+        if len(others) > 20:
+            for one in others:
+                one.hidden = one.param_type_name == "option"
+            found.epilog = f"`corgipile {cmd_name} --help --all` shows all options."
+        return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a subcommand by its name or its old name; suggest it for synonyms of its name."""
@@ -56,7 +65,7 @@ class Commands(TyperGroup):
             if not ctx.resilient_parsing:  # as shell completion is
                 message = f"note: `corgipile {old}` is now `corgipile {new}`; the old name goes in the next release"
                 typer.echo(message, err=True)
-            args = [new, *args[1:]]
+            args = [*new.split(), *args[1:]]
         if args and args[0] in SYNONYMS:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {SYNONYMS[args[0]]!r}?")
         return super().resolve_command(ctx, args)
@@ -106,10 +115,13 @@ def run(words: list[str]) -> int:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent; reserve its descriptor
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
+    asked = {"-h", "--help"} & {*words}
+    brief = bool(asked) and "--all" not in words
+    words = [word for word in words if not (asked and word == "--all")]
     words = [f" {word}" if word[:2] == "--" and word[2:3].isspace() else word for word in words]  # an SQL comment
     try:
         # With --json, we print typer's usage errors as JSON.
-        code = app(words, prog_name="corgipile", standalone_mode=not json) or 0
+        code = app(words, prog_name="corgipile", standalone_mode=not json, obj=brief) or 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except OSError as error:  # from typer's own output, such as help

@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 exchange = lazy("corgipile.exchange")
 
-Rank = Annotated[int, typer.Option(help="This rank, from 0.")]
-World = Annotated[int, typer.Option(help="Number of ranks.")]
-By = Annotated[str, typer.Option(help="Initial rows: contiguous, strided, block (random blocks) or balanced.")]
-Label = Annotated[str | None, typer.Option(help="Column whose values 'balanced' spreads evenly over ranks.")]
-Unit = Annotated[str | None, typer.Option(help="Unit that ranks exchange: rows, bytes or share; default: 64KB.")]
-
 
 @guarded
 def command(
-    source: Annotated[list[str], typer.Argument(help="Files of the table, then the folder to write.")],
+    source: Annotated[list[str], typer.Argument(help="Files of the table, or old parts; then the folder to write.")],
     *,
-    rank: Rank,
-    world: World,
-    by: By = "contiguous",
-    label: Label = None,
-    unit: Unit = None,
+    rank: Annotated[int, typer.Option(help="This rank, from 0.")],
+    world: Annotated[int, typer.Option(help="Number of ranks.")],
+    by: Annotated[str, typer.Option(help="Initial rows: contiguous, strided, block or balanced.")] = "contiguous",
+    label: Annotated[str | None, typer.Option(help="Column that 'balanced' spreads evenly over ranks.")] = None,
+    unit: Annotated[str | None, typer.Option(help="What ranks exchange: rows, bytes or share; default: 64KB.")] = None,
+    parts: Annotated[bool, typer.Option("--parts", help="Gather the parts of all old ranks, at their epoch.")] = False,
     seed: Seed = 0,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a rank's part of a table to its own disk; an interrupted run can be resumed."""
+    """Write a rank's part of a table, or of all old parts, to its own disk; an interrupted run can be resumed."""
     *sources, folder = source
     if not sources:
         raise BadArgument(f"partition needs a table and an output folder, got only {folder}")
     size = None if unit is None else number_or_text(unit)
     with progress(f"partition to {folder}", quiet=quiet or json) as bar:
-        part = exchange.stage(
-            source_of(sources), folder, rank, world, by=by, label=label, unit=size, seed=seed, progress=bar,
-        )  # fmt: skip
-    show(part, quiet=quiet, json=json)
+        how = {"by": by, "label": label, "unit": size, "seed": seed, "progress": bar}
+        rows = source_of(sources)
+        old = [rows] if isinstance(rows, str) else rows
+        part = (
+            exchange.restage(old, folder, rank, world, **how)
+            if parts
+            else exchange.stage(rows, folder, rank, world, **how)
+        )
+    _show(part, quiet=quiet, json=json)
 
 
-def show(part: "LocalPart", *, quiet: bool, json: bool) -> None:
+def _show(part: "LocalPart", *, quiet: bool, json: bool) -> None:
     """Show a part's facts."""
     table, facts = part.table, part.header
     rows, size = len(table), table.nbytes

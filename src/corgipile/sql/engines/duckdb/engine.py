@@ -19,7 +19,6 @@ from corgipile.sql.engines.shared import Engine
 from corgipile.sql.exceptions import DatabaseError
 from corgipile.sql.statements import Explain, Fragment, ModelCall, Predict, Query, SetModel, Train
 from corgipile.sql.tokens import tokenize
-from corgipile.tables.inputs import check_apart
 
 if TYPE_CHECKING:
     from corgipile.linear.model import Model
@@ -29,7 +28,9 @@ if TYPE_CHECKING:
     from corgipile.sql.engines.duckdb import explain as explaining
     from corgipile.sql.engines.duckdb import rows as reading
     from corgipile.sql.engines.duckdb.rows import Rows
-else:  # these load the training code
+    from corgipile.tables import inputs
+else:  # these load the training code and all formats
+    inputs = lazy("corgipile.tables.inputs")
     calls, explaining = lazy("corgipile.sql.engines.duckdb.calls"), lazy("corgipile.sql.engines.duckdb.explain")
     options, reading = lazy("corgipile.sql.options"), lazy("corgipile.sql.engines.duckdb.rows")
     training, creation = lazy("corgipile.sql.engines.training"), lazy("corgipile.sql.engines.duckdb.creation")
@@ -47,7 +48,7 @@ def check_copy(sql: str, *files: str | None) -> None:
     places = [at for at, token in enumerate(tokens) if at and token.kind == "string" and tokens[at - 1].matches("TO")]
     if places and tokens[0].matches("COPY"):
         named = [token.text for token in tokens[: places[-1]] if token.kind in ("string", "name")]
-        check_apart(tokens[places[-1]].text, [*named, *filter(None, files)])
+        inputs.check_apart(tokens[places[-1]].text, [*named, *filter(None, files)])
 
 
 class DuckDB(Engine):

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from corgipile import tables
 from corgipile.errors import BadArgument, CorgiPileError, MissingFile, UnknownFormat
+from corgipile.lazy import lazy
 from corgipile.sql.engines.duckdb.binding import BoundSql, literal
 from corgipile.sql.engines.duckdb.naming import Named, named
 from corgipile.sql.engines.duckdb.session import Session
@@ -16,7 +17,6 @@ from corgipile.sql.statements import Path as TablePath
 from corgipile.sql.statements import Source
 from corgipile.sql.tokens import tokenize
 from corgipile.tables.databases import quoted
-from corgipile.tables.formats.arrow.writer import plain
 from corgipile.tables.io.spill import IN_MEMORY, SpillWriter, spill_folder
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.scan import scan
@@ -26,6 +26,7 @@ from corgipile.tables.values import as_type
 
 __all__ = ["Text", "materialize", "path_sql", "readable_by_duckdb", "select_text", "with_files"]
 
+writer = lazy("corgipile.tables.formats.arrow.writer")  # loads all formats
 PACKED = (".gz", ".zst")
 READABLE = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")  # by DuckDB without corgipile, as views need
 SCHEMA = (
@@ -97,7 +98,7 @@ def _write(table: Table, sink: Any) -> None:
 def _schema(table: Table) -> pa.Schema:
     """Return the columns as stored for DuckDB, which has no 16-bit floats."""
     halves = {pa.float16(): pa.float32()}
-    return pa.schema([one.with_type(halves.get(one.type, one.type)) for one in plain(table.schema)])
+    return pa.schema([one.with_type(halves.get(one.type, one.type)) for one in writer.plain(table.schema)])
 
 
 def select_text(session: Session, source: Source, bound: BoundSql) -> Text:
