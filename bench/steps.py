@@ -10,7 +10,7 @@ from peer_walk import timed
 from corgipile.linear.features import Features
 from corgipile.linear.sgd import SGD, Step
 from corgipile.linear.sparse import Sparse
-from corgipile.linear.stack import learn_labels, learn_parts
+from corgipile.linear.stack import learn_all
 
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -73,37 +73,33 @@ def part(bench: Bench, name: str, made: tuple[Features, Any, Any], goal: str) ->
 
 
 def several(bench: Bench, step: str, l1: float = 0.0) -> None:
-    """Measure models that visit dense rows together: with other rates, validation folds, or labels."""
+    """Measure models that visit dense rows together: with other rates, or labels."""
     inputs, rows, _ = dense(bench.pick(100_000, 10_000), 28)
     rng, count = np.random.default_rng(1), len(rows)
     sets, numbers = rng.integers(0, 2, (64, 16)).astype(bool), rng.integers(0, 64, count).astype(np.int32)
     labels, visit = sets[numbers, 0].astype(np.int32), rng.permutation(count).astype(np.int32)
 
-    def epoch(models: int, folds: int = 1, *, own_labels: bool = False) -> Callable[[], float]:
+    def epoch(models: int, *, own_labels: bool = False) -> Callable[[], float]:
         all_of = [SGD("logistic", inputs, np.array([0, 1]), step=step, l1=l1) for _ in range(models)]
-        theirs = np.repeat(np.arange(folds, dtype=np.uint8), models // folds)
-        parts = rng.integers(0, folds, count).astype(np.uint8) if folds > 1 else np.ones(count, np.uint8)
 
         def learn() -> None:
             if models == 1:
                 all_of[0].learn(rows, labels, visit, str)
             elif own_labels:
-                learn_labels(all_of, Step(rows, numbers, visit, str), sets)
+                learn_all(all_of, Step(rows, numbers, visit, str), sets)
             else:
-                learn_parts(all_of, theirs, Step(rows, labels, visit, str, None, parts), own=False, each=4096)
+                learn_all(all_of, Step(rows, labels, visit, str))
 
         def run() -> float:
             for at, one in enumerate(all_of):
                 one.begin(0.01 + at / 1000)
             seconds = timed(learn)
-            seen = [int((parts != fold).sum()) for fold in theirs]
-            check([one.flush().rows for one in all_of] == seen, "rows were left out")
+            check([one.flush().rows for one in all_of] == [count] * models, "rows were left out")
             return seconds
 
         return run
 
     cases = {"one": epoch(1), "16 models": epoch(16), "8 labels": epoch(8, own_labels=True)}
-    cases |= {"4 models of 4 folds": epoch(16, 4), "2 models of 8 folds": epoch(16, 8)}
     times = interleave(cases, bench.repeats)
     for case in list(cases)[1:]:
         value, spread = ratio(times, case, "one")

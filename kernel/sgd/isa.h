@@ -42,7 +42,7 @@ typedef struct {
  * rows in and out. */
 typedef struct {
     int64_t models; /* most models at once */
-    void (*assemble)(cp_sgd *const *, int, const uint8_t *, void *);
+    void (*assemble)(cp_sgd *const *, int, void *);
     int64_t (*learn)(cp_sgd *const *, void *, cp_chunk *);
     void (*store)(cp_sgd *const *, const void *, const cp_chunk *);
 } cp_multi_model_code;

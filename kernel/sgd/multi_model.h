@@ -4,6 +4,8 @@
 
 #include "sgd/sgd.h"
 
+enum { CP_MIN_MODELS = 4 }; /* fewer are as fast one after another, two up to twice as fast */
+
 /* Return the code for this many models at once, with the narrowest vectors that hold them. */
 static inline const cp_multi_model_code *cp_multi_model_code_of(const cp_sgd *s, int64_t count)
 {
@@ -28,22 +30,18 @@ static inline int cp_sgd_vectorisable(const cp_sgd *s)
 /* Return how many models like this one visit rows at once; 1 if it cannot share lanes. */
 static inline int64_t cp_sgd_at_once(const cp_sgd *s)
 {
-    return cp_sgd_vectorisable(s) ? cp_multi_model_code_of(s, CP_MAX_MODELS)->models : 1;
+    const int64_t models = cp_sgd_vectorisable(s) ? cp_multi_model_code_of(s, CP_MAX_MODELS)->models : 1;
+    return models >= CP_MIN_MODELS ? models : 1;
 }
 
-/* Return whether two such models differ only in rates, penalty, averages, weights and the rows that they have seen. */
-static inline int cp_sgd_same_shape(const cp_sgd *a, const cp_sgd *b)
-{
-    return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept
-           && a->isa == b->isa && a->rule == b->rule && a->ruled == b->ruled && a->rooted == b->rooted
-           && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0;
-}
-
-/* Return whether two such models have also seen rows of the same count and scales. */
+/* Return whether two such models differ only in rates, penalty, averages and weights. */
 static inline int cp_sgd_same_state(const cp_sgd *a, const cp_sgd *b)
 {
     const size_t sizes = a->rule == CP_NORMALIZED ? (size_t)(a->padded * a->bytes) : 0;
-    return cp_sgd_same_shape(a, b) && a->seen == b->seen && a->norm == b->norm
+    return a->loss == b->loss && a->bytes == b->bytes && a->features == b->features && a->intercept == b->intercept
+           && a->isa == b->isa && a->rule == b->rule && a->ruled == b->ruled && a->rooted == b->rooted
+           && memcmp(CP_AT(a, const char, classes), CP_AT(b, const char, classes), 2 * sizeof(double)) == 0
+           && a->seen == b->seen && a->norm == b->norm
            && memcmp(CP_AT(a, const char, inv), CP_AT(b, const char, inv), sizes) == 0;
 }
 
@@ -76,19 +74,10 @@ static inline void cp_labels_per_model(const cp_sgd *s, int count, const cp_rows
         ((double *)each)[k] = code[0] + (code[1] - code[0]) * (double)(present[k] != 0);
 }
 
-/* Models that visit rows at once, except those of their own fold. Folds are numbered from 0: of each model, and of each
- * row. `count` is the number of folds, which also numbers rows of no fold. */
-typedef struct {
-    const uint8_t *model_fold, *of;
-    int count;
-} cp_model_folds;
-
-/* Train models at once on the rows from visit[1] on, as long as no error occurs. The models that visit the first row
- * must have learnt it, so that they hold back the same update; so must the others with theirs. Returns the number of
- * rows learnt, which their row totals do not include. With sets of labels, each model has the label after that of the
- * previous model. `folds`: NULL if all models visit all rows. */
-static inline int64_t cp_sgd_learn_at_once(cp_sgd *const *s, int count, const cp_rows *rows,
-                                           const cp_model_folds *folds)
+/* Train models at once on the rows from visit[1] on, as long as no error occurs. The models must have learnt the first
+ * row, so that they hold back the same update. Returns the number of rows learnt, which their row totals do not
+ * include. With sets of labels, each model has the label after that of the previous model. */
+static inline int64_t cp_sgd_learn_at_once(cp_sgd *const *s, int count, const cp_rows *rows)
 {
     const cp_multi_model_code *code = cp_multi_model_code_of(s[0], count);
     double each[CP_CHUNK_ROWS * CP_MAX_MODELS];
@@ -99,16 +88,10 @@ static inline int64_t cp_sgd_learn_at_once(cp_sgd *const *s, int count, const cp
     cp_guard_tail(s[0], &r);
     cp_begin_weights(s[0], &r, &c);
     c.each = r.set ? each : NULL;
-    c.part = NULL;
-    c.before = c.older = cp_dense_row(s[0], &r, r.visit[0]);
-    c.left_out = folds ? folds->of[0] : 0;
-    for (int k = count - 1; folds && k >= 0; k--)
-        if (folds->model_fold[k] == c.left_out)
-            c.older = CP_AT(s[k], const char, prev);
-    code->assemble(s, count, folds ? folds->model_fold : NULL, memory);
+    c.before = cp_dense_row(s[0], &r, r.visit[0]);
+    code->assemble(s, count, memory);
     while (done < r.m) {
         cp_prepare(s[0], &r, done, CP_CHUNK_ROWS, &c);
-        c.part = folds ? folds->of + done : NULL;
         if (r.set)
             cp_labels_per_model(s[0], count, &r, done, &c, each);
         const int64_t learnt = code->learn(s, memory, &c);
@@ -131,7 +114,7 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
         for (to = from + 1;
              ok && to < count && to - from < most && cp_sgd_vectorisable(s[to]) && cp_sgd_same_state(s[from], s[to]);)
             to++;
-        ok &= to - from > 1;
+        ok &= to - from >= CP_MIN_MODELS;
         for (int64_t k = from; k < to; k++) {
             cp_rows first = *rows;
             first.m = fit;
@@ -145,7 +128,7 @@ static inline void cp_sgd_learn_all(cp_sgd *const *s, int64_t count, const cp_ro
             ok &= status[k] == CP_SGD_OK;
         cp_rows group_rows = *rows;
         group_rows.set = rows->set ? rows->set + from : NULL;
-        const int64_t learnt_at_once = ok ? cp_sgd_learn_at_once(s + from, (int)(to - from), &group_rows, NULL) : 0;
+        const int64_t learnt_at_once = ok ? cp_sgd_learn_at_once(s + from, (int)(to - from), &group_rows) : 0;
         for (int64_t k = from; k < to; k++) {
             cp_rows remaining = *rows;
             int64_t more = 0;

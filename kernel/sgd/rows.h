@@ -32,10 +32,7 @@ typedef struct {
                                                    * last cache line */
     const void *each;          /* labels for each of CP_MAX_MODELS models, reals, row by row; NULL if all share
                                 * `label` */
-    const char *before, *older; /* several dense models: the last row visited, and the last one by the models that it
-                                 * left out */
-    const uint8_t *part;       /* fold of each row, whose models skip it; NULL: none */
-    int left_out;              /* fold that the last row left out */
+    const char *before;        /* several dense models: the last row visited */
     int weighted;              /* whether a weight may differ from 1 */
     int status;                /* of the row after the last one, where preparation stopped */
 } cp_chunk;

@@ -1,8 +1,6 @@
 /* Template: scratch memory of dense models that visit rows at once (sgd/simd_models.h): loading and storing models, and
- * averaging their weights. A lane of a native vector is a model; a weight of all models is a vector.
- *
- * Models may belong to several folds: a row is visited by all models except those of its own fold. Models of a fold are
- * adjacent and have seen the same rows. */
+ * averaging their weights. A lane of a native vector is a model; a weight of all models is a vector. The models have
+ * seen the same rows. */
 
 #define CP_LANE_MODELS (CP_VECTOR / CP_BYTES)
 #define CP_MAX_NARROW_FEATURES (CP_NARROW_PACKS * CP_LANES)
@@ -11,10 +9,8 @@ typedef double CP(wide_type) __attribute__((vector_size(CP_VECTOR)));
 typedef uint64_t CP(wide_bits) __attribute__((vector_size(CP_VECTOR)));
 /* as many lanes as a native vector has doubles */
 typedef CP_REAL CP(part_type) __attribute__((vector_size(CP_VECTOR / (8 / CP_BYTES))));
-typedef struct { CP(wide_type) part[8 / CP_BYTES]; } CP(doubles_type);    /* one double per model */
-typedef struct { CP(wide_bits) part[8 / CP_BYTES]; } CP(model_mask_type); /* mask over models, for their doubles */
+typedef struct { CP(wide_type) part[8 / CP_BYTES]; } CP(doubles_type); /* one double per model */
 #define DOUBLES CP(doubles_type)
-#define MODEL_MASK CP(model_mask_type)
 #define CP_WIDE for (int wide_ = 0; wide_ < 8 / CP_BYTES; wide_++)
 #define CP_MODEL_ENTRY(d, k) (d).part[(k) / (CP_VECTOR / 8)][(k) % (CP_VECTOR / 8)]
 
@@ -22,14 +18,10 @@ typedef struct {
     LANE bias, g, h, sum_bias, root_bias, slope, va, qb;
     DOUBLES rate, scale, inverse, decay, undecay, slopes, l1, l2;
     DOUBLES loss, ln, correct, weight, squares, sum, square; /* totals of each model */
-    CP(lane_bits) visitors[CP_LANE_MODELS + 1];     /* models that visit a row of each fold; last, of no fold */
-    MODEL_MASK left_out[CP_LANE_MODELS + 1];        /* the complement */
-    CP(lane_bits) averaged, since;                  /* models that average weights; rows since the last sample */
-    MODEL_MASK number;                              /* 0, 1 and so on */
-    DOUBLES seen, norm, sized;                      /* per fold, like the next two; `sized`: scaled squares of a row */
-    PACK inv[CP_LANE_MODELS][CP_NARROW_PACKS];      /* inverse feature scales */
-    int first[CP_LANE_MODELS + 1];                  /* first model of each fold; last, the number of models */
-    int parts, decaying, averaging;
+    CP(lane_bits) averaged, since; /* models that average weights; rows since the last sample */
+    double seen, norm, sized;      /* as in each model; `sized`: scaled squares of a row */
+    PACK inv[CP_NARROW_PACKS];     /* inverse feature scales */
+    int count, decaying, averaging;
     int64_t features;
     struct { LANE v, sum, root, q, inv; } of[CP_MAX_NARROW_FEATURES + 1];
     DOUBLES mean[CP_MAX_NARROW_FEATURES + 1];
@@ -57,9 +49,6 @@ CP_INLINE LANE CP(narrowed)(DOUBLES d)
 
 CP_INLINE LANE CP(lanes)(REAL a) { return a - (LANE){0}; }
 
-/* Return the numbers of the selected models, and +0 for the others, which changes nothing when subtracted. */
-CP_INLINE LANE CP(select_models)(CP(lane_bits) pick, LANE a) { return (LANE)(pick & (CP(lane_bits))a); }
-
 CP_INLINE LANE CP(choose)(CP(lane_bits) pick, LANE yes, LANE no)
 {
     return (LANE)((pick & (CP(lane_bits))yes) | (~pick & (CP(lane_bits))no));
@@ -70,24 +59,6 @@ CP_INLINE int CP(any_model)(CP(lane_bits) bits)
 {
     const CP(lane_bits) hit[CP_PARTS] = {bits};
     return CP(any)(hit);
-}
-
-/* Assign models to folds. `fold` has the ascending fold of each model, or is NULL for a single fold. */
-CP_INLINE void CP(assign_folds)(SCRATCH *t, int count, const uint8_t *fold)
-{
-    t->parts = fold ? fold[count - 1] + 1 : 1;
-    t->first[t->parts] = count;
-    for (int k = 0; k < CP_LANE_MODELS; k++)
-        CP_MODEL_ENTRY(t->number, k) = (uint64_t)k;
-    for (int k = count - 1; k >= 0; k--)
-        t->first[fold ? fold[k] : 0] = k;
-    for (int p = 0; p <= t->parts; p++)
-        t->visitors[p] = ~(CP(lane_bits)){0};
-    for (int p = 0; p < t->parts; p++)
-        for (int k = t->first[p]; k < t->first[p + 1]; k++) {
-            t->visitors[p][k] = 0;
-            CP_MODEL_ENTRY(t->left_out[p], k) = (uint64_t)-1;
-        }
 }
 
 #define CP_NUMBERS_OF_EACH(NUMBER) NUMBER(scale) NUMBER(inverse) NUMBER(decay) NUMBER(undecay) NUMBER(slopes)
@@ -126,37 +97,33 @@ CP_INLINE void CP(load_model)(const cp_sgd *s, int k, SCRATCH *t)
 #undef CP_TOTAL
 }
 
-/* Copy the feature scales of a fold from its first model. */
-CP_INLINE void CP(take_sizes)(cp_sgd *const *s, SCRATCH *t, int p)
+/* Copy the feature scales, which all models share. */
+CP_INLINE void CP(take_sizes)(cp_sgd *const *s, SCRATCH *t)
 {
-    const REAL *inv = (const REAL *)t->inv[p];
-    const REAL *stored = CP_AT(s[t->first[p]], const REAL, inv);
+    const REAL *inv = (const REAL *)t->inv;
     if (s[0]->rooted)
-        CP(load_sizes)(s[t->first[p]], t->inv[p], (int)(s[0]->padded / CP_LANES));
+        CP(load_sizes)(s[0], t->inv, (int)(s[0]->padded / CP_LANES));
     else
-        memcpy(t->inv[p], stored, (size_t)s[0]->padded * sizeof(REAL));
+        memcpy(t->inv, CP_AT(s[0], const REAL, inv), (size_t)s[0]->padded * sizeof(REAL));
     for (int64_t j = 0; j < t->features; j++)
-        for (int k = t->first[p]; k < t->first[p + 1]; k++)
-            t->of[j].inv[k] = inv[j];
+        t->of[j].inv = CP(lanes)(inv[j]);
 }
 
 /* Load all models. Lanes without a model stay at 0, and their totals are discarded. */
-static CP_COLD void CP(assemble)(cp_sgd *const *s, int count, const uint8_t *assign_folds, void *memory)
+static CP_COLD void CP(assemble)(cp_sgd *const *s, int count, void *memory)
 {
     SCRATCH *t = memory;
     memset(t, 0, sizeof *t);
     t->features = s[0]->features;
-    CP(assign_folds)(t, count, assign_folds);
+    t->count = count;
+    t->seen = s[0]->seen;
+    t->norm = s[0]->norm;
     for (int k = 0; k < count; k++)
         CP(load_model)(s[k], k, t);
     for (int64_t j = 0; j < t->features; j++)
         t->of[j].inv = CP(lanes)(1);
-    for (int p = 0; p < t->parts; p++) {
-        CP_MODEL_ENTRY(t->seen, p) = s[t->first[p]]->seen;
-        CP_MODEL_ENTRY(t->norm, p) = s[t->first[p]]->norm;
-        if (s[0]->rule == CP_NORMALIZED)
-            CP(take_sizes)(s, t, p);
-    }
+    if (s[0]->rule == CP_NORMALIZED)
+        CP(take_sizes)(s, t);
 }
 
 /* Store lane k in its model. `held` is the row of the pending update, unless that is in q or there is none. */
@@ -193,20 +160,19 @@ CP_INLINE void CP(store_model)(cp_sgd *s, int k, const SCRATCH *t, const REAL *h
 static CP_COLD void CP(part)(cp_sgd *const *s, const void *memory, const cp_chunk *c)
 {
     const SCRATCH *t = memory;
-    for (int p = 0; p < t->parts; p++)
-        for (int k = t->first[p]; k < t->first[p + 1]; k++) {
-            CP(store_model)(s[k], k, t, (const REAL *)(c->part && p == c->left_out ? c->older : c->before));
-            s[k]->seen = CP_MODEL_ENTRY(t->seen, p);
-            s[k]->norm = CP_MODEL_ENTRY(t->norm, p);
-        }
+    for (int k = 0; k < t->count; k++) {
+        CP(store_model)(s[k], k, t, (const REAL *)c->before);
+        s[k]->seen = t->seen;
+        s[k]->norm = t->norm;
+    }
 }
 
 /* Sample the weights of the models that are due, as CP(sample_weights) does. */
 static CP_COLD void CP(sample_models)(cp_sgd *const *s, SCRATCH *t)
 {
     DOUBLES share = {0};
-    MODEL_MASK due = {0};
-    for (int k = 0; k < t->first[t->parts]; k++) {
+    struct { CP(wide_bits) part[8 / CP_BYTES]; } due = {0};
+    for (int k = 0; k < t->count; k++) {
         if (t->since[k] != (CP(bits_type))s[k]->every)
             continue;
         double *bias = CP_AT(s[k], double, mean_bias);
@@ -226,11 +192,11 @@ static CP_COLD void CP(sample_models)(cp_sgd *const *s, SCRATCH *t)
     }
 }
 
-/* Count a row towards the next sample of the models that visit it. */
-CP_INLINE void CP(count_towards_sample)(cp_sgd *const *s, SCRATCH *t, CP(lane_bits) go)
+/* Count a row towards the next sample. */
+CP_INLINE void CP(count_towards_sample)(cp_sgd *const *s, SCRATCH *t)
 {
     const CP(lane_bits) every = (CP(bits_type))s[0]->every + (CP(lane_bits)){0};
-    t->since += (go & t->averaged) & 1;
+    t->since += t->averaged & 1;
     if (CP(any_model)((CP(lane_bits))(t->since == every)))
         CP(sample_models)(s, t);
 }

@@ -31,12 +31,12 @@ CP_INLINE DOUBLES CP(reaches)(SCRATCH *t, DOUBLES reach)
     return reach;
 }
 
-/* Begin an update for the models that visit a row, as CP(begin_update) does. */
-CP_INLINE CP(update_type) CP(begin_models)(SCRATCH *t, DOUBLES rate, int left_out, const enum cp_rule rule)
+/* Begin an update, as CP(begin_update) does. */
+CP_INLINE CP(update_type) CP(begin_models)(SCRATCH *t, DOUBLES rate, const enum cp_rule rule)
 {
     DOUBLES h, penalty = rule == CP_SAME ? rate : CP(reaches)(t, rate);
     if (t->decaying)
-        CP(decay_models)(t, &t->left_out[left_out]);
+        CP(decay_models)(t);
     CP_WIDE {
         penalty.part[wide_] = penalty.part[wide_] * t->l1.part[wide_] * t->inverse.part[wide_];
         h.part[wide_] = rate.part[wide_] * t->inverse.part[wide_];
@@ -44,36 +44,25 @@ CP_INLINE CP(update_type) CP(begin_models)(SCRATCH *t, DOUBLES rate, int left_ou
     return (CP(update_type)){CP(narrowed)(rate), CP(narrowed)(h), CP(narrowed)(penalty)};
 }
 
-/* Move the weights of the models that visit a row; the slopes of the others are 0. */
-CP_INLINE void CP(move_models)(SCRATCH *t, const REAL *x, const CP(update_type) * by, CP(lane_bits) go,
-                               const enum cp_rule rule)
+CP_INLINE void CP(move_models)(SCRATCH *t, const REAL *x, const CP(update_type) * by, const enum cp_rule rule)
 {
     const LANE slope = t->slope, h = by->h, penalty = by->penalty;
     const CP(lane_bits) penal = (CP(lane_bits))(penalty > 0);
     for (int64_t j = 0; j < t->features; j++) {
-        const LANE v = t->of[j].v;
-        LANE sum = t->of[j].sum, moved = CP(move_each)(v, &sum, t->of[j].inv, slope * x[j], h, rule);
-        moved = CP(choose)(penal, CP(soft_each)(moved, penalty), moved);
-        t->of[j].v = CP(choose)(go, moved, v);
+        LANE sum = t->of[j].sum, moved = CP(move_each)(t->of[j].v, &sum, t->of[j].inv, slope * x[j], h, rule);
+        t->of[j].v = CP(choose)(penal, CP(soft_each)(moved, penalty), moved);
         if (rule != CP_SAME)
             t->of[j].sum = sum;
     }
 }
 
-CP_INLINE void CP(move_biases_models)(SCRATCH *t, LANE rate, CP(lane_bits) go, const enum cp_rule rule)
-{
-    const LANE moved = CP(move_each)(t->bias, &t->sum_bias, CP(lanes)(1), t->slope, rate, rule);
-    t->bias = CP(choose)(go, moved, t->bias);
-}
-
 #define CP_UPDATE(rule) \
-    static CP_NOINLINE void CP(update_##rule)(SCRATCH *t, const REAL *x, DOUBLES rate, int left_out, int intercept) \
+    static CP_NOINLINE void CP(update_##rule)(SCRATCH *t, const REAL *x, DOUBLES rate, int intercept) \
     { \
-        const CP(lane_bits) go = t->visitors[left_out]; \
-        const CP(update_type) by = CP(begin_models)(t, rate, left_out, rule); \
-        CP(move_models)(t, x, &by, go, rule); \
+        const CP(update_type) by = CP(begin_models)(t, rate, rule); \
+        CP(move_models)(t, x, &by, rule); \
         if (intercept) \
-            CP(move_biases_models)(t, by.rate, go, rule); \
+            t->bias = CP(move_each)(t->bias, &t->sum_bias, CP(lanes)(1), t->slope, by.rate, rule); \
     }
 CP_UPDATE(CP_SAME)
 CP_UPDATE(CP_ADAPTIVE)
@@ -92,34 +81,30 @@ CP_INLINE int64_t CP(ruled_models_rows)(cp_sgd *const *s, SCRATCH *t, const cp_c
     CP(tail_mask)(keep, s[0]->features);
     for (i = 0; i < c->n; i++) {
         const REAL *row = (const REAL *)c->row[i];
-        const int left_out = c->part ? c->part[i] : t->parts;
-        const CP(lane_bits) go = t->visitors[left_out];
-        const DOUBLES ones = CP(widen)(CP(select_models)(go, CP(lanes)(1)));
         LANE y;
         DOUBLES exact;
         cp_prefetch_rows(c, i, c->lines);
         if (rule == CP_NORMALIZED) {
             CP(load_row)(x, row, keep, packs);
-            CP(size_row)(s, t, row, x, left_out, packs, 0);
+            CP(size_row)(s, t, row, x, packs, 0);
         }
         CP(dots)(t, row);
         const LANE m = CP(narrowed)(t->scale) * t->va + t->bias;
-        if (CP(any_model)(~(CP(lane_bits))(m - m == 0) & go))
+        if (CP(any_model)(~(CP(lane_bits))(m - m == 0)))
             break;
         CP(labels_of)(c, i, &y, &exact);
-        LANE_POINT result = CP_LANED(formula)(loss, m, y, CP(lanes)(1), parameter);
-        CP(clear_left_out)(&result, go);
-        CP(count_models)(t, loss, &result, &exact, &ones);
+        const LANE_POINT result = CP_LANED(formula)(loss, m, y, CP(lanes)(1), parameter);
+        CP(count_models)(t, loss, &result, &exact);
         t->slope = result.slope;
-        const DOUBLES rate = CP(rates)(t, intercept, left_out, rule == CP_NORMALIZED);
+        const DOUBLES rate = CP(rates)(t, intercept, rule == CP_NORMALIZED);
         if (rule == CP_SAME)
-            CP(update_CP_SAME)(t, row, rate, left_out, intercept);
+            CP(update_CP_SAME)(t, row, rate, intercept);
         else if (rule == CP_ADAPTIVE)
-            CP(update_CP_ADAPTIVE)(t, row, rate, left_out, intercept);
+            CP(update_CP_ADAPTIVE)(t, row, rate, intercept);
         else
-            CP(update_CP_NORMALIZED)(t, row, rate, left_out, intercept);
+            CP(update_CP_NORMALIZED)(t, row, rate, intercept);
         if (t->averaging)
-            CP(count_towards_sample)(s, t, go);
+            CP(count_towards_sample)(s, t);
     }
     return i;
 }

@@ -229,7 +229,36 @@ CREATE VIEW corgipile.versions WITH (security_invoker) AS
         ORDER BY h.epoch DESC LIMIT 1) e ON true;
 COMMENT ON VIEW corgipile.versions IS 'stored versions of models, with the figures of the last epoch of each';
 
-CREATE FUNCTION corgipile.keep_version() RETURNS trigger AS 'MODULE_PATHNAME', 'corgipile_keep_version' LANGUAGE C;
+-- Stores what an update of a model replaces. guard_model lets only rollback change the version, which then is stored.
+CREATE FUNCTION corgipile.keep_version() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    back CONSTANT bool := NEW.version <> OLD.version;
+    most CONSTANT int := current_setting('corgipile.keep_versions');
+BEGIN
+    IF NOT back THEN
+        IF ROW(OLD.kind, OLD.dims, OLD.classes, OLD.coefficients, OLD.intercepts, OLD.params, OLD.source, OLD.created,
+               OLD.learnt)::record
+            *= ROW(NEW.kind, NEW.dims, NEW.classes, NEW.coefficients, NEW.intercepts, NEW.params, NEW.source,
+                   NEW.created, NEW.learnt)::record THEN
+            RETURN NEW;
+        END IF;
+        NEW.before := OLD.version;
+        NEW.version := 1 + GREATEST(OLD.version, (SELECT max(p.version) FROM corgipile.past p WHERE p.model = OLD.name));
+    END IF;
+    IF back OR most > 1 THEN
+        INSERT INTO corgipile.past VALUES (OLD.name, OLD.version, OLD.before, OLD.kind, OLD.dims, OLD.classes,
+            OLD.coefficients, OLD.intercepts, OLD.params, OLD.source, OLD.created, OLD.learnt, clock_timestamp());
+        INSERT INTO corgipile.past_history SELECT h.model, OLD.version, h.epoch, h.loss, h.accuracy, h.r2,
+            h.holdout_loss, h.holdout_accuracy, h.holdout_r2, h.rows, h.seconds
+            FROM corgipile.history h WHERE h.model = OLD.name;
+    END IF;
+    IF NOT back THEN
+        DELETE FROM corgipile.past WHERE model = OLD.name AND version = ANY (ARRAY(SELECT p.version
+            FROM corgipile.past p WHERE p.model = OLD.name ORDER BY p.until DESC, p.version DESC OFFSET most - 1));
+    END IF;
+    RETURN NEW;
+END $$;
 REVOKE ALL ON FUNCTION corgipile.keep_version() FROM PUBLIC;
 CREATE TRIGGER keep_version BEFORE UPDATE ON corgipile.models
     FOR EACH ROW EXECUTE FUNCTION corgipile.keep_version();

@@ -3,7 +3,6 @@
 
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 
 PG_FUNCTION_INFO_V1(corgipile_calibration);
 

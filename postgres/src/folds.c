@@ -8,7 +8,6 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 
 enum { SPLIT = 0x5B117, MAX_FOLDS = 1000, COLUMNS = 7 }; /* SPLIT: TAG of corgipile/tables/splitting.py */
 

@@ -4,7 +4,6 @@
 #include "sgd/baseline.h"
 #include "sgd/evaluate.h"
 #include "sgd/multi_model.h"
-#include "utils/memutils.h"
 
 enum { NUMBERS_PER_CHECK = 1 << 22 }; /* numbers read between two checks for a cancel request */
 

@@ -8,7 +8,6 @@
 #include "sgd/totals.h"
 #include "utils/array.h"
 #include "utils/float.h"
-#include "utils/memutils.h"
 
 #define WHERE " FROM corgipile.models WHERE name operator(pg_catalog.=) $1"
 

@@ -5,7 +5,6 @@
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/fmgrprotos.h"
-#include "utils/memutils.h"
 
 enum { INITIAL_BITS = 6, MAX_LISTED_NAMES = 10 };
 

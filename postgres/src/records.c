@@ -16,7 +16,6 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
-#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
@@ -24,7 +23,6 @@
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/fmgrprotos.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 

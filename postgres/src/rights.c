@@ -10,8 +10,6 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/lsyscache.h"
 
 PG_FUNCTION_INFO_V1(corgipile_may);
 

@@ -7,6 +7,7 @@
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
 #include "utils/array.h"
+#include "utils/rel.h"
 
 /* A value of type corgipile.role: the oid of a role; PUBLIC is 0, nobody an unused oid. With the bit above, the oid of
  * a type whose owner is meant, see roles.c. */
@@ -53,9 +54,8 @@ extern bool corgi_is_role_type(Oid type);
 extern void corgi_restore_type_dependencies(void);
 extern void corgi_lock_types(Oid role);
 
-/* triggers.c */
-struct TriggerData;
-extern struct TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo);
+/* versions.c */
+extern void corgi_check_version(Relation rel, HeapTuple old, HeapTuple new, const char *name);
 
 /* rights.c */
 extern void corgi_refuse_version(void) __attribute__((noreturn));

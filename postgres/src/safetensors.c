@@ -6,7 +6,6 @@
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "mb/pg_wchar.h"
-#include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/memutils.h"

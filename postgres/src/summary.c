@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 #include "sgd/totals.h"
 #include "utils/builtins.h"
-#include "utils/float.h"
 
 PG_FUNCTION_INFO_V1(corgipile_summary);
 

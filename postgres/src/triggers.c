@@ -113,7 +113,7 @@ static void check_lists(const Owned *o)
 }
 
 /* Return the data of a trigger call. Refuses other calls. */
-TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo)
+static TriggerData *trigger_of(FunctionCallInfo fcinfo)
 {
     if (!CALLED_AS_TRIGGER(fcinfo))
         ereport(ERROR, errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED), errmsg("this function must be called by "
@@ -123,7 +123,7 @@ TriggerData *corgi_trigger_of(FunctionCallInfo fcinfo)
 
 Datum corgipile_guard_model(PG_FUNCTION_ARGS)
 {
-    TriggerData *t = corgi_trigger_of(fcinfo);
+    TriggerData *t = trigger_of(fcinfo);
     Relation rel = t->tg_relation;
     Owned new;
     if (TRIGGER_FIRED_BY_INSERT(t->tg_event)) {
@@ -135,6 +135,7 @@ Datum corgipile_guard_model(PG_FUNCTION_ARGS)
     new = owned_at(rel, t->tg_newtuple);
     check_lists(&new);
     check_update(rel, &old, &new);
+    corgi_check_version(rel, t->tg_trigtuple, t->tg_newtuple, old.name);
     if (old.owner == new.owner && (new.owner & CORGI_ROLE_TYPE) != 0)
         return PointerGetDatum(t->tg_newtuple);
     return PointerGetDatum(store_owner(rel, t->tg_newtuple, &new, false));
@@ -206,7 +207,7 @@ static void update_dependencies(Relation rel, const char *name, const Owned *old
 /* After a row is inserted, updated or deleted. */
 Datum corgipile_note_roles(PG_FUNCTION_ARGS)
 {
-    TriggerData *t = corgi_trigger_of(fcinfo);
+    TriggerData *t = trigger_of(fcinfo);
     Relation rel = t->tg_relation;
     bool update = TRIGGER_FIRED_BY_UPDATE(t->tg_event);
     Owned first = owned_at(rel, t->tg_trigtuple), new = first;

@@ -449,7 +449,7 @@ def sgd_each(
     visit: _Array,
     weights: _Array | None,
     weights_type: int,
-    sets: _Array,
+    sets: _Array | None,
     labels: int,
     first: int,
     /,
@@ -465,22 +465,6 @@ def sgd_groups(
     weights_type: int,
     /,
 ) -> tuple[int, int]: ...
-def sgd_parts(
-    models: list[object],
-    model_folds: _Array,
-    own_fold: bool,
-    rows: _Array | tuple[_Array, _Array, _Array],
-    y: _Array,
-    y_type: int,
-    visit: _Array,
-    weights: _Array | None,
-    weights_type: int,
-    visit_folds: _Array,
-    each: int,
-    /,
-) -> list[tuple[int, int]]: ...
-def sgd_teams(models: list[object], model_folds: _Array, row_folds: _Array, /) -> list[int]: ...
-
 # bind_sums.c
 SUM_BYTES: int
 

@@ -7,7 +7,7 @@
 #include "numbers.h"
 #include "sgd/code.h"
 #include "sgd/evaluate.h"
-#include "sgd/folds.h"
+#include "sgd/multi_model.h"
 
 enum { ROWS = 128, MOST = 150 };
 
@@ -113,7 +113,7 @@ static void refuse(void)
     free(s);
 }
 
-enum { MODELS = 9, PARTS = 3 };
+enum { MODELS = 9 };
 
 static cp_sgd *model(const cp_sgd_shape *shape, int k)
 {
@@ -139,46 +139,31 @@ static int the_same(const cp_sgd_shape *shape, cp_sgd *a, cp_sgd *b)
     return same;
 }
 
-/* Let models of so many parts, of several rates and penalties, learn from the same rows, and each alone from its own; return how
- * many differ. */
-static int crowd(cp_sgd_shape shape, int own, int count)
+/* Let models of several rates and penalties learn from the same rows, and each alone; return how many differ. */
+static int crowd(cp_sgd_shape shape)
 {
     data d = make(&shape);
     cp_rows rows = {.x = d.x, .y = d.y, .y_type = CP_F32, .slots = ROWS, .stride = shape.features * shape.bytes,
                     .indices = d.at, .values = d.from, .lengths = d.lengths, .visit = d.visit, .m = ROWS};
-    cp_sgd *s[MODELS], *left[MODELS], *alone;
+    cp_sgd *s[MODELS], *alone;
     cp_sgd_shape each[MODELS];
-    uint8_t of[ROWS], theirs[MODELS];
-    int32_t some[100], *mine = malloc(ROWS * sizeof *mine);
-    int status[2 * MODELS], differ = 0;
-    int64_t done[2 * MODELS];
-    uint8_t number[100];
-    int64_t kin[MODELS];
-    cp_parts parts = {of, theirs, own, 100, some, number, left, kin, status, done};
-    for (int i = 0; i < ROWS; i++)
-        of[i] = (uint8_t)(i * 7 / 5 % (count > PARTS ? count : PARTS));
+    int status[MODELS], differ = 0;
+    int64_t done[MODELS];
     for (int k = 0; k < MODELS; k++) {
         each[k] = shape;
         each[k].l2 = k % 4 && shape.step == CP_STEP_CONSTANT ? 0.001 * k : 0;
         each[k].l2 = shape.l1 > 0 ? 0.001 * (k % 2) : each[k].l2;
         each[k].average = k % 3 == 1;
         each[k].step = k == 5 ? CP_STEP_NORMALIZED : shape.step;
-        theirs[k] = (uint8_t)(count > 2 ? k * count / MODELS : k > 5);
         s[k] = model(&each[k], k);
     }
-    cp_sgd_learn_parts(s, MODELS, &rows, &parts);
+    cp_sgd_learn_all(s, MODELS, &rows, status, done);
     for (int k = 0; k < MODELS; k++) {
-        int64_t n = 0, learnt;
-        for (int i = 0; i < ROWS; i++)
-            if ((of[i] == theirs[k]) == own)
-                mine[n++] = d.visit[i];
-        rows.visit = mine;
-        rows.m = n;
+        int64_t learnt;
         alone = model(&each[k], k);
         differ += cp_sgd_learn(alone, &rows, &learnt) != status[k] || learnt != done[k];
         differ += !the_same(&each[k], s[k], alone);
     }
-    free(mine);
     drop(&d);
     return differ;
 }
@@ -291,7 +276,7 @@ static void accompany(void)
                 for (int step = 0; step < 6; step++) {
                     shape.step = step % 3 == 0 ? CP_STEP_CONSTANT : step % 3 == 1 ? CP_STEP_ADAGRAD : CP_STEP_AUTO;
                     shape.l1 = step < 3 ? 0 : 0.001;
-                    differ += crowd(shape, width > 5, 2) + crowd(shape, 0, 5) + chorus(shape);
+                    differ += crowd(shape) + chorus(shape);
                 }
                 shape.step = CP_STEP_CONSTANT;
                 if (cp_losses[loss].labels == CP_TWO_CLASSES)

@@ -9,7 +9,7 @@ from sgd_rows import KINDS, NUMBERS, made, sgd, sparse_rows, where
 from corgipile import _kernel
 from corgipile.errors import BadValue, Diverged
 from corgipile.linear.sgd import Step
-from corgipile.linear.stack import learn_labels, learn_parts, teams
+from corgipile.linear.stack import learn_all
 from corgipile.steps import STEPS
 from corgipile.tables.table import type_code
 
@@ -44,6 +44,19 @@ def alone(models, theirs, rows, labels, visit, parts, *, own):
         except Diverged:
             diverged.append(True)
     return diverged
+
+
+def by_fold(models, theirs, step, *, own, each):
+    """Let models learn outside their fold, or only on it, those of a fold together; return which diverge."""
+    gone = {}
+    for start in range(0, len(step.visit), each):
+        chunk = step.part(slice(start, start + each))
+        for fold in sorted({*theirs.tolist()}):
+            some = [at for at, its in enumerate(theirs) if its == fold and at not in gone]
+            rows = chunk.part(np.flatnonzero((chunk.numbers == fold) == own))
+            found = learn_all([models[at] for at in some], rows) if some else {}
+            gone |= {some[at]: error for at, error in found.items()}
+    return gone
 
 
 def bits(model):
@@ -87,7 +100,7 @@ def same_bits(how, models, kind, form, width, theirs):
         visit, parts = rng.permutation(rows).astype(np.int32), rng.integers(0, theirs.max() + 1, rows).astype(np.uint8)
         parts = np.sort(parts) if how["apart"] else parts
         step = Step(given_rows, y, visit, where, None, parts)
-        gone = learn_parts(there, theirs, step, own=how["own"], each=how["each"])
+        gone = by_fold(there, theirs, step, own=how["own"], each=how["each"])
         left = [at in gone for at in range(len(there))]
         assert left == alone(others, theirs, given_rows, y, visit, parts, own=how["own"]), epoch
         good = [at for at, gone in enumerate(left) if not gone]
@@ -114,7 +127,7 @@ def test_company_changes_nothing(how, kind, form, width, several, folds):
     same_bits(how, models, kind, form, width, theirs)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     how=st.fixed_dictionaries(SHARED),
     kind=st.sampled_from(["logistic", "svm", "linear"]),
@@ -123,16 +136,15 @@ def test_company_changes_nothing(how, kind, form, width, several, folds):
     step=st.sampled_from(["constant", "adagrad", "normalized", "auto"]),
     l1=st.sampled_from([[0.0], [1e-3, 1e-4], [0.0, 1e-4, 0.1]]),
     l2=st.sampled_from([[0.0], [1e-3, 0.5], [0.0, 1e-3, 0.5]]),
-    folds=st.integers(2, 7),
-    points=st.integers(1, 5),
+    points=st.integers(2, 18),
 )
-def test_lanes_of_several_folds_change_nothing(how, kind, form, width, step, l1, l2, folds, points):
-    """Folds share lanes, and a row leaves out the models of its own."""
+def test_models_of_one_step_change_nothing(how, kind, form, width, step, l1, l2, points):
+    """Most models share vectors."""
     models = [
         {"step": step, "l1": l1[at % len(l1)], "l2": l2[at // 2 % len(l2)], "average": at % 2 == 0}
-        for at in range(folds * points)
+        for at in range(points)
     ]
-    same_bits(how, models, kind, form, width, np.repeat(np.arange(folds), points).astype(np.uint8))
+    same_bits(how, models, kind, form, width, np.repeat([0, 1], [points // 2, points - points // 2]).astype(np.uint8))
 
 
 @settings(max_examples=150, deadline=None)
@@ -154,26 +166,11 @@ def test_the_slots_beside_a_row_never_count(kind, dtype, width, one, count, isa,
     for beside in (0, np.nan):
         buffer = np.full((2 * rows, width), beside, dtype)
         buffer[::2] = x
-        labels, parts = np.repeat(y, 2).astype(np.float32), np.ones(rows, np.uint8)
+        labels = np.repeat(y, 2).astype(np.float32)
         models = alike([one] * count, kind, width, dtype, [0.02] * count, sparse=False, isa=isa, skip=False)
-        gone = learn_parts(
-            models, np.zeros(count, np.uint8), Step(buffer, labels, slots, where, None, parts), own=False, each=1000
-        )
-        assert not gone
+        assert not learn_all(models, Step(buffer, labels, slots, where))
         seen.append([(*bits(model), model.decide(buffer, slots, where).tobytes()) for model in models])
     assert seen[0] == seen[1]
-
-
-@pytest.mark.parametrize("folds", [3, 4])
-def test_updates_of_other_rows_that_wait_are_those_of_each(folds):
-    """Models of a fold that the first row leaves out hold back updates of other rows than each other."""
-    how = {"rows": 200, "each": 50, "bad": [], "own": False, "behind": True}
-    how |= dict.fromkeys(("apart", "minus", "wild"), False)
-    for isa in range(_kernel.sgd_isa() + 1):
-        for seed in range(4):
-            models = [{"step": "constant", "l2": 0.0}] * (2 * folds)
-            theirs = np.repeat(np.arange(folds), 2).astype(np.uint8)
-            same_bits(how | {"isa": isa, "seed": seed}, models, "logistic", "float32", 5, theirs)
 
 
 @settings(max_examples=60, deadline=None)
@@ -202,7 +199,7 @@ def test_labels_of_their_own_change_nothing(kind, form, width, rows, one, labels
     there, others = (alike([one] * labels, kind, width, dtype, [0.05] * labels, **how) for _ in range(2))
     for _ in range(2):
         visit = rng.permutation(rows).astype(np.int32)
-        learn_labels(there, Step(given_rows, numbers, visit, where, weights), sets, first=2)
+        learn_all(there, Step(given_rows, numbers, visit, where, weights), sets, first=2)
         for at, model in enumerate(others):
             model.learn(given_rows, sets[numbers, 2 + at].astype(np.uint8), visit, where, weights)
         assert [bits(model) for model in there] == [bits(model) for model in others]
@@ -226,7 +223,7 @@ def test_how_many_visit_a_row_at_once_is_told():
     lanes = [4, 8, 16]
     for isa in range(_kernel.sgd_isa() + 1):
         told = [_kernel.sgd_at_once(sgd("logistic", 28, dtype, isa=isa)._state) for dtype in ("float32", "float64")]
-        assert told == [lanes[isa], lanes[isa] // 2]
+        assert told == [lanes[isa], lanes[isa] // 2 if isa else 1]  # vectors of two are not worth it
     for how in ({"sparse": True}, {"batch_size": 7}, {"max_norm": 1.0}, {"step": "adam"}, {"l1": 0.1, "max_norm": 1.0}):
         assert _kernel.sgd_at_once(sgd("logistic", 28, np.float32, **how)._state) == 1, how
     for how in ({"l1": 0.1}, {"step": "auto", "l1": 0.1}, {"step": "adagrad", "l2": 0.1}):
@@ -236,71 +233,26 @@ def test_how_many_visit_a_row_at_once_is_told():
         _kernel.sgd_at_once(None)
 
 
-def told_teams(several, theirs, parts):
-    models = [sgd("logistic", 28, np.float32, isa=_kernel.sgd_isa(), **how) for how in several]
-    return teams(models, np.array(theirs, np.uint8), np.array(parts, np.uint8))
-
-
-@pytest.mark.skipif(_kernel.sgd_isa() < 1, reason="vectors of four lanes are hardly ever shared")
-def test_lanes_are_shared_where_folds_would_leave_them_empty():
-    plain, folds = {"step": "constant"}, np.arange(60) % 4
-    assert told_teams([plain] * 8, [0, 1, 2, 3] * 2, folds) == [0] * 8
-    assert told_teams([plain] * 16, np.arange(16) % 2, folds % 2) == [0, 1] * 8  # a fold fills half or all of them
-    assert told_teams([plain], [0], folds) == [0]
-    assert told_teams([plain] * 3, [0, 0, 0], folds) == [0, 0, 0]
-    assert told_teams([plain] * 4, range(4), folds) == [0, 1, 2, 3]
-    mixed = [plain, {"step": "auto"}, {"l1": 0.1}, {"step": "adam"}] * 8
-    told = told_teams(mixed, np.arange(32) // 8, folds)
-    assert [told[at::4] for at in range(4)] == [[0] * 8, [1] * 8, [2] * 8, [*range(3, 11)]]
-    with pytest.raises(ValueError, match="one entry per model"):
-        told_teams([plain] * 2, [0], folds)
-
-
-@pytest.mark.parametrize("step", ["adagrad", "auto"])
-@pytest.mark.parametrize("form", ["float32", "float64"])
-def test_rows_that_nobody_of_a_full_vector_visits_leave_no_trace(step, form):
-    """Of ten folds, whose models fill a vector and two lanes, the first vector has models of one fold alone."""
-    how = {"rows": 300, "each": 50, "bad": [0, 31, 62, 100, 151, 182], "own": False, "seed": 1}
-    how |= dict.fromkeys(("apart", "minus", "wild", "behind"), False)
-    for isa in range(1, _kernel.sgd_isa() + 1):
-        points = (8 if form == "float32" else 4) * isa + 2
-        models = [{"step": step, "l2": l2} for l2 in (0.0, 1e-3) for _ in range(10 * points)]
-        theirs = np.repeat(np.arange(10), points).astype(np.uint8)
-        for some in (models[: len(theirs)], models[len(theirs) :]):
-            same_bits(how | {"isa": isa}, some, "logistic", form, 28, theirs)
-
-
-@pytest.mark.parametrize("order", [[0, 1, 2, 3, 0, 1, 2, 3], [3, 3, 2, 2, 1, 1, 0, 0]])
-def test_models_of_a_fold_may_stand_anywhere(order):
-    how = {"rows": 200, "each": 50, "bad": [], "own": False, "isa": _kernel.sgd_isa(), "seed": 1}
-    how |= dict.fromkeys(("apart", "minus", "wild", "behind"), False)
-    same_bits(how, [{"step": "auto", "l2": 0.0}] * 8, "logistic", "float32", 5, np.array(order, np.uint8))
-
-
 def test_a_row_that_cannot_be_learnt_from_is_named():
     x, y = made("logistic", 60, 5, np.float32)
     x[37, 2] = np.nan
     models = [sgd("logistic", 5, np.float32) for _ in range(3)]
-    visit, parts = np.arange(60, dtype=np.int32), (np.arange(60) % 2).astype(np.uint8)
     for model in models:
         model.begin(0.1)
     with pytest.raises(BadValue, match="place 37 has null or NaN in feature"):
-        learn_parts(models, np.zeros(3, np.uint8), Step(x, y, visit, where, None, parts), own=False, each=8)
+        learn_all(models, Step(x, y, np.arange(60, dtype=np.int32), where))
 
 
 def test_arrays_that_do_not_fit_are_refused():
     x, y = made("logistic", 4, 5, np.float32)
     models = [sgd("logistic", 5, np.float32)._state for _ in range(2)]
-    visit, parts = np.arange(4, dtype=np.int32), np.ones(4, np.uint8)
-    good = [models, np.zeros(2, np.uint8), 0, x, y, type_code(y.dtype), visit, None, 0, parts, 9]
-    assert _kernel.sgd_parts(*good) == [(0, 4), (0, 4)]
-    for at, value in [(1, np.zeros(3, np.uint8)), (9, np.zeros(3, np.uint8)), (10, 0)]:
-        with pytest.raises(ValueError, match="parts must have"):
-            _kernel.sgd_parts(*good[:at], value, *good[at + 1 :])
+    visit = np.arange(4, dtype=np.int32)
+    good = [models, x, y, type_code(y.dtype), visit, None, 0, None, 0, 0]
+    assert _kernel.sgd_each(*good) == [(0, 4), (0, 4)]
     few = np.ones(3, np.float32), type_code(np.dtype("f4"))  # weights
-    assert _kernel.sgd_parts(*good[:7], *few, *good[9:]) == [(1, 3)] * 2
+    assert _kernel.sgd_each(*good[:5], *few, *good[7:]) == [(1, 3)] * 2
     with pytest.raises(ValueError, match="distinct"):
-        _kernel.sgd_parts([models[0], models[0]], *good[1:])
+        _kernel.sgd_each([models[0], models[0]], *good[1:])
     with pytest.raises(ValueError, match="models must not be empty"):
-        _kernel.sgd_parts([], *good[1:])
-    assert _kernel.sgd_parts(*good[:6], visit[-1:] + 1, None, 0, parts[:1], 9) == [(1, 0)] * 2
+        _kernel.sgd_each([], *good[1:])
+    assert _kernel.sgd_each(*good[:4], visit[-1:] + 1, *good[5:]) == [(1, 0)] * 2

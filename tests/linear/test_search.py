@@ -49,7 +49,7 @@ def test_models_side_by_side_are_those_alone(kind, sparse, monkeypatch):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16])
-def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypatch):
+def test_models_of_several_steps_and_penalties_are_those_alone(threads, monkeypatch):
     """Results do not depend on other steps and penalties, or threads."""
     monkeypatch.setattr(stack, "MAX_THREADS", threads)
     monkeypatch.setattr(stack, "cores", lambda: 64)
@@ -57,7 +57,7 @@ def test_models_of_several_folds_in_one_vector_are_those_alone(threads, monkeypa
     grid = {"step": ["auto", "normalized", "decay"], "l1": [0.0, 1e-3], "l2": [0.0, 1e-3]}
     together = losses(cp.search(rows, grid, **how), *grid)
     assert len(together) == 12
-    monkeypatch.setattr(search_runs, "teams", lambda models, *_: list(range(len(models))))
+    monkeypatch.setattr(search_runs, "at_once", lambda _: 1)
     for point in list(together)[::3]:
         alone = cp.search(rows, {name: [value] for name, value in zip(grid, point, strict=True)}, **how)
         assert losses(alone, *grid)[point] == together[point]

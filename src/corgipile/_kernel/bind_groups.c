@@ -1,6 +1,6 @@
-/* Binds several linear models that learn at once, from their own rows or from the same: kernel/sgd/folds.h. */
+/* Binds several linear models that learn at once, from their own rows or from the same: kernel/sgd/multi_model.h. */
 #include "bind.h"
-#include "sgd/folds.h"
+#include "sgd/multi_model.h"
 #include "sgd/epochs.h"
 #include "sgd_model.h"
 #include "sgd_rows.h"
@@ -96,18 +96,17 @@ static PyObject *sgd_groups(PyObject *Py_UNUSED(self), PyObject *args)
     return Py_BuildValue("iL", status, (long long)place);
 }
 
-/* Return a list of pairs; `status` NULL: of numbers. */
+/* Return a list of pairs. */
 static PyObject *results_of(const int *status, const int64_t *numbers, Py_ssize_t count)
 {
     PyObject *result = PyList_New(count);
     for (Py_ssize_t i = 0; result && i < count; i++)
-        if (PyList_SetItem(result, i, status ? Py_BuildValue("iL", status[i], (long long)numbers[i])
-                                             : PyLong_FromLongLong(numbers[i])) < 0)
+        if (PyList_SetItem(result, i, Py_BuildValue("iL", status[i], (long long)numbers[i])) < 0)
             Py_CLEAR(result);
     return result;
 }
 
-/* Train each model on the same rows with its own label; returns status and visits done per model. */
+/* Train each model on the same rows; returns status and visits done per model. */
 static PyObject *learn_each(models_object *models, const cp_rows *rows)
 {
     PyObject *result = NULL;
@@ -134,103 +133,32 @@ static PyObject *sgd_at_once(PyObject *Py_UNUSED(self), PyObject *args)
     return PyLong_FromLongLong(cp_sgd_at_once(m->state));
 }
 
-/* sgd_each(models, rows, y, y_type, visit, weights, weights_type, sets, labels, first); y: the label set of each row;
- * sets: bytes by set and label, of which model i has label first + i; rows: as above */
+/* sgd_each(models, rows, y, y_type, visit, weights, weights_type, sets, labels, first); rows: as above; sets: None, or
+ * bytes by set and label, where y is the set of each row and model i has label first + i */
 static PyObject *sgd_each(PyObject *Py_UNUSED(self), PyObject *args)
 {
     MODELS(models);
     ROWS(r);
-    CP_ARRAY(sets, "sets of labels", 1);
+    CP_ARRAY(sets, "sets of labels", 1, .optional = 1);
     rows_arguments a;
     long long labels, first;
     if (!PyArg_ParseTuple(args, "O&OOiOOiO&LL", models_take, &models, &a.features, &a.labels, &a.label_type, &a.visit,
                           &a.weights, &a.weight_type, CP_HOLD(sets), &labels, &first) ||
         models_rows(&models, &r, &a) < 0)
         return NULL;
-    if (labels < 1 || first < 0 || first > labels - models.count || sets.bytes % labels)
-        return PyErr_Format(PyExc_ValueError, "sets must have one byte per label, and one label per model");
-    r.rows.set = (const uint8_t *)sets.at + first;
-    r.rows.sets = sets.bytes / labels;
-    r.rows.labels = labels;
+    if (sets.at) {
+        if (labels < 1 || first < 0 || first > labels - models.count || sets.bytes % labels)
+            return PyErr_Format(PyExc_ValueError, "sets must have one byte per label, and one label per model");
+        r.rows.set = (const uint8_t *)sets.at + first;
+        r.rows.sets = sets.bytes / labels;
+        r.rows.labels = labels;
+    }
     return learn_each(&models, &r.rows);
-}
-
-/* sgd_teams(models, theirs, of) -> the team of each model: models that visit rows at once if rows belong to the folds
- * `of`, and each model skips its own */
-static PyObject *sgd_teams(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    MODELS(models);
-    CP_ARRAY(theirs, "parts of models", 1);
-    CP_ARRAY(of, "parts of rows", 1);
-    PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "O&O&O&", models_take, &models, CP_HOLD(theirs), CP_HOLD(of)))
-        return NULL;
-    if (theirs.count != models.count)
-        return PyErr_Format(PyExc_ValueError, "parts must have one entry per model");
-    cp_parts p = {.of = of.at, .model_fold = theirs.at};
-    int64_t *team = calloc((size_t)models.count, sizeof *team);
-    p.group = calloc((size_t)models.count, sizeof *p.group);
-    if (!team || !p.group)
-        PyErr_NoMemory();
-    else {
-        cp_sgd_teams(models.states, models.count, of.count, &p, team);
-        result = results_of(NULL, team, models.count);
-    }
-    free(team), free(p.group);
-    return result;
-}
-
-/* Train all models; returns status and visits done per model. */
-static PyObject *learn_parts(models_object *models, const cp_rows *rows, cp_parts *p)
-{
-    PyObject *result = NULL;
-    const size_t count = (size_t)models->count;
-    p->left = calloc(count, sizeof *p->left);
-    p->status = calloc(count, 2 * sizeof *p->status);
-    p->done = calloc(count, 2 * sizeof *p->done);
-    p->visit = calloc((size_t)p->each, sizeof *p->visit);
-    p->number = calloc((size_t)p->each, sizeof *p->number);
-    p->group = calloc(count, sizeof *p->group);
-    if (!p->left || !p->status || !p->done || !p->visit || !p->number || !p->group)
-        PyErr_NoMemory();
-    else if (models_begin(models) == 0) {
-        Py_BEGIN_ALLOW_THREADS
-        cp_sgd_learn_parts(models->states, models->count, rows, p);
-        Py_END_ALLOW_THREADS
-        result = results_of(p->status, p->done, models->count);
-    }
-    free(p->left), free(p->status), free(p->done), free(p->visit), free(p->number), free(p->group);
-    return result;
-}
-
-/* sgd_parts(models, theirs, own, rows, y, y_type, visit, weights, weights_type, of, each); rows: as above */
-static PyObject *sgd_parts(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    MODELS(models);
-    ROWS(r);
-    CP_ARRAY(theirs, "parts of models", 1);
-    CP_ARRAY(of, "parts of visits", 1);
-    rows_arguments a;
-    cp_parts p = {0};
-    long long each;
-    if (!PyArg_ParseTuple(args, "O&O&pOOiOOiO&L", models_take, &models, CP_HOLD(theirs), &p.own, &a.features, &a.labels,
-                          &a.label_type, &a.visit, &a.weights, &a.weight_type, CP_HOLD(of), &each) ||
-        models_rows(&models, &r, &a) < 0)
-        return NULL;
-    if (theirs.count != models.count || of.count != r.rows.m || each < 1)
-        return PyErr_Format(PyExc_ValueError,
-                            "parts must have one entry per model and per visit, and `each` must be at least 1");
-    p.model_fold = theirs.at;
-    p.of = of.at;
-    p.each = each < r.rows.m ? each : r.rows.m + (r.rows.m == 0);
-    return learn_parts(&models, &r.rows, &p);
 }
 
 PyMethodDef cp_groups_methods[] = {
     {"sgd_at_once", sgd_at_once, METH_VARARGS, "Return how many such models visit a row at once."},
-    {"sgd_each", sgd_each, METH_VARARGS, "Train several models on the same rows, each with its own labels."},
+    {"sgd_each", sgd_each, METH_VARARGS, "Train several models on the same rows."},
     {"sgd_groups", sgd_groups, METH_VARARGS, "Train several models, each on its own rows."},
-    {"sgd_parts", sgd_parts, METH_VARARGS, "Train several models on the same rows, except one fold each."},
-    {"sgd_teams", sgd_teams, METH_VARARGS, "Return which of several models visit rows at once."},
     {NULL, NULL, 0, NULL},
 };

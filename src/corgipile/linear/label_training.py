@@ -19,7 +19,7 @@ from corgipile.linear.multilabel import LabelModels
 from corgipile.linear.problem import MIN_IDS, Task, order_of, prepare
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import MAX_SCALED_BYTES, MAX_SCALED_ROWS, Figures
-from corgipile.linear.stack import Run, Stack, max_threads, worth_a_thread
+from corgipile.linear.stack import Run, Stack, at_once, max_threads
 from corgipile.losses import loss_of
 from corgipile.settings import TrainArguments
 from corgipile.sizes import Size, parse_bytes
@@ -101,8 +101,8 @@ class LabelTraining(StackTraining):
         self._labels, self._untrained = found.labels, Untrained(task.loss, len(task.classes))
         make, count = partial(task.sgd, scaled=False), len(found.labels)
         self._each = [Run(make(schedule), schedule, make, adaptive=self._adaptive, label=at) for at in range(count)]
-        worth = 1 if task.weight is not None else worth_a_thread(self._each[0].sgd)
-        threads = min(max_threads(), max(1, count // worth))
+        few = 1 if task.weight is not None else at_once(self._each[0].sgd) // 2  # take as long as a full vector
+        threads = min(max_threads(), max(1, count // max(1, few)))
         for run in self._each:
             run.team = run.label * threads // count
         width = 1 if task.inputs.sparse else task.inputs.width * task.inputs.dtype.itemsize

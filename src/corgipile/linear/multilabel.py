@@ -18,7 +18,7 @@ from corgipile.linear.model import Model, What
 from corgipile.linear.multi_model import MultiModel
 from corgipile.linear.nulls import NullsAsNaN
 from corgipile.linear.sgd import SGD, Figures
-from corgipile.linear.stack import learn_labels
+from corgipile.linear.stack import learn_all
 from corgipile.sizes import OnBad, choice
 from corgipile.tables import open as open_table
 
@@ -193,7 +193,7 @@ class LabelModels(MultiModel, named="labels"):
         rows = NullsAsNaN(source, each[0].inputs, label_sets.name)
         with passes.reader(each[0].inputs, rows, label_sets.name, weight) as feeder:
             for step in passes.steps(feeder, each[0].inputs, label_sets.name, weight):
-                learn_labels(each, step, sets)
+                learn_all(each, step, sets)
                 actual = sets[step.labels[step.visit].astype(np.intp)]
                 tally.add(actual, passes.score(models, step) > 0, step.counts())
             figures = [passes.check_figures(model.flush(), model, feeder) for model in each]

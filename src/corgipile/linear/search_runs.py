@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from operator import attrgetter
 
 import numpy as np
@@ -17,7 +18,7 @@ from corgipile.linear.label_sets import LabelSets
 from corgipile.linear.problem import Task
 from corgipile.linear.schedule import Schedule
 from corgipile.linear.sgd import SGD, Figures, FloatArray, Step
-from corgipile.linear.stack import Run, Stack, teams
+from corgipile.linear.stack import Run, Stack, at_once
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.tables.table import IntArray
 
@@ -47,18 +48,17 @@ class Runs(Stack):
         left_out, labels = np.bincount(parts, minlength=folds).tolist(), 1 if found is None else len(found.labels)
         self.points = [
             [
-                Run(make(schedule), schedule, make, name is not None, fold, label, team=fold, point=name or "")
+                Run(make(schedule), schedule, make, name is not None, fold, label, point=name or "")
                 for fold, make in enumerate(partial(one.sgd, scaled=False, left_out=left) for left in left_out)
                 for label in range(labels)
             ]
             for one, schedule, name in zip(tasks, schedules, point_names, strict=True)
         ]
-        runs = [run for point in self.points for run in point]
-        if found is None:  # models that can visit a row at once are a team
-            own_folds = np.array([run.fold for run in runs], np.uint8)
-            for run, team in zip(runs, teams([run.sgd for run in runs], own_folds, parts), strict=True):
-                run.team = team
-        runs = sorted(runs, key=attrgetter("team", "fold"))  # a stable sort keeps a point's models in label order
+        # a stable sort keeps a point's models in label order
+        runs = sorted((run for point in self.points for run in point), key=_place)
+        for place, some in groupby(runs, key=_place):
+            for at, run in enumerate(some):
+                run.team = (place, at // at_once(run.sgd))
         each = SPARSE if inputs.sparse else max(MIN_ROWS, CHUNK_BYTES // (inputs.width * inputs.dtype.itemsize))
         sets = None if found is None else np.ascontiguousarray(found.sets)
         scaler = tasks[0].sgd(schedules[0])
@@ -184,6 +184,12 @@ class Runs(Stack):
         lowered_schedule = run.schedule.lowered()
         if run.adaptive and lowered_schedule is not None and run.sgd.has_plateaued(run.losses):
             run.schedule = lowered_schedule
+
+
+def _place(run: Run) -> tuple[object, ...]:
+    """Return a sort key by which models that can visit a row at once are adjacent."""
+    schedule = run.schedule
+    return run.fold, at_once(run.sgd), schedule.step, schedule.l1 > 0, schedule.l2 > 0
 
 
 def _all_rows(rows: int) -> str:

@@ -22,7 +22,7 @@ from corgipile.linear.sgd import SGD, Step
 from corgipile.loader.buffered_reader import BufferedReader
 from corgipile.resident import cores
 
-__all__ = ["Run", "Stack", "learn_labels", "learn_parts", "max_threads", "teams", "worth_a_thread"]
+__all__ = ["Run", "Stack", "at_once", "learn_all", "max_threads"]
 
 MAX_THREADS = 16
 
@@ -38,7 +38,7 @@ class Run:
         adaptive: Whether its rate is a default, which is lowered if it diverges.
         fold: The fold that it does not see.
         label: The number of its label, with labels.
-        team: The number of its team, which visits rows at once in one thread.
+        team: Its team, which visits rows at once in one thread.
         point: The text of its grid point.
         losses: Losses of the epochs so far.
         error: Its divergence, with which it stopped learning.
@@ -50,14 +50,14 @@ class Run:
     adaptive: bool
     fold: int = 0
     label: int = 0
-    team: int = 0
+    team: object = 0
     point: str = ""
     losses: list[float] = field(default_factory=list)
     error: Diverged | None = None
 
 
 class Stack:
-    """Models in training on the same rows; models of a team are adjacent, as are the labels of a fold.
+    """Models in training on the same rows; models of a fold are adjacent, and in it those of a team.
 
     ``scaler`` standardises ``each`` rows, which all models visit before the next ones. ``parts`` is the fold of each
     row, ``sets`` whether a label set has a label.
@@ -153,30 +153,19 @@ class Stack:
             future.result()
 
     def _visit(self, step: Step, runs: Sequence[Run], *, own: bool) -> None:
-        """Train or evaluate some models on their rows."""
+        """Train or evaluate some models on their rows, in chunks."""
         for piece in self._scaler.pieces(step, self._each):
-            left = [run for run in runs if run.error is None]
-            if not left:
-                return
-            if self._sets is not None:
-                self._visit_labels(piece, left, own=own)
-                continue
-            models, folds = [run.sgd for run in left], np.array([run.fold for run in left], np.uint8)
-            for at, error in learn_parts(models, folds, piece, own=own, each=self._each).items():
-                left[at].error = error
-
-    def _visit_labels(self, step: Step, runs: Sequence[Run], *, own: bool) -> None:
-        """Train the models of each fold on its rows, in chunks."""
-        assert self._sets is not None  # noqa: S101 - for the type checker: the caller checked it
-        for fold, some in groupby(runs, key=attrgetter("fold")):
-            of_fold = list(some)
-            part = step if step.numbers is None else step.part(np.flatnonzero((step.numbers == fold) == own))
-            for start in range(0, len(part.visit), self._each):
-                chunk = part.part(slice(start, start + self._each))
-                for team in _consecutive([run for run in of_fold if run.error is None]):
-                    found = learn_labels([run.sgd for run in team], chunk, self._sets, first=team[0].label)
-                    for at, error in found.items():
-                        team[at].error = error
+            for start in range(0, len(piece.visit), self._each):
+                chunk = piece.part(slice(start, start + self._each))
+                for fold, some in groupby(runs, key=attrgetter("fold")):
+                    left = [run for run in some if run.error is None]
+                    rows = chunk
+                    if chunk.numbers is not None:
+                        rows = chunk.part(np.flatnonzero((chunk.numbers == fold) == own))
+                    for team in [left] * bool(left) if self._sets is None else _consecutive(left):
+                        models = [run.sgd for run in team]
+                        for at, error in learn_all(models, rows, self._sets, first=team[0].label).items():
+                            team[at].error = error
 
 
 def max_threads() -> int:
@@ -190,49 +179,28 @@ def _consecutive(runs: list[Run]) -> Iterator[list[Run]]:
     yield from (runs[start:stop] for start, stop in pairwise([0, *ends, len(runs)]) if stop > start)
 
 
-def worth_a_thread(model: SGD) -> int:
-    """Return how many similar models are worth a thread: half a vector of the kernel, since fewer take as long."""
-    return max(1, _kernel.sgd_at_once(model._state) // 2)  # noqa: SLF001 - a function of the class
+def at_once(model: SGD) -> int:
+    """Return how many similar models visit a row at once."""
+    return _kernel.sgd_at_once(model._state)  # noqa: SLF001 - a function of the class
 
 
-def teams(models: Sequence[SGD], theirs: npt.NDArray[np.uint8], parts: npt.NDArray[np.uint8]) -> list[int]:
-    """Return for each model how many models visit a row at once with it, outside its own part."""
-    return _kernel.sgd_teams([model._state for model in models], theirs, parts)  # noqa: SLF001 - a function of the class
-
-
-def learn_parts(
-    models: Sequence[SGD], theirs: npt.NDArray[np.uint8], step: Step, *, own: bool, each: int
+def learn_all(
+    models: Sequence[SGD], step: Step, sets: npt.NDArray[np.bool_] | None = None, *, first: int = 0
 ) -> dict[int, Diverged]:
-    """Train models on the same rows, each without its part or only on it; return divergences by model.
+    """Train models on the same rows; return divergences by model.
 
-    Models do not standardise. The kernel vectorises across adjacent models that differ only in rates, penalties or
-    means; models of a part should be adjacent too. The step's ``numbers`` are the part of each visit.
-    """
-    features, labels, weights = step.for_kernel()
-    parts = step.numbers
-    assert parts is not None  # noqa: S101 - for the type checker
-    states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    results = _kernel.sgd_parts(states, theirs, own, features, *labels, step.visit, *weights, parts, each)
-    refused = [at for at, (status, _) in enumerate(results) if status]
-    return _finish(models, results, {at: step.part(np.flatnonzero((parts == theirs[at]) == own)) for at in refused})
-
-
-def learn_labels(
-    models: Sequence[SGD], step: Step, sets: npt.NDArray[np.bool_], *, first: int = 0
-) -> dict[int, Diverged]:
-    """Train models on the same rows, each on its own label, from ``first`` on; return divergences by model.
-
-    Models do not standardise; the kernel vectorises across models that differ only in weights. The step's labels are
-    numbers of ``sets``, bool[sets, labels].
+    With ``sets``, bool[sets, labels], the labels of rows are numbers of sets, and each model has its own label, from
+    ``first`` on. Models do not standardise; the kernel vectorises across adjacent models that differ only in rates,
+    penalties, means or weights.
     """
     features, numbers, weights = step.for_kernel()
     states = [model._state for model in models]  # noqa: SLF001 - a function of the class
-    results = _kernel.sgd_each(states, features, *numbers, step.visit, *weights, sets, sets.shape[1], first)
-    steps = {}
-    for at in [at for at, (status, _) in enumerate(results) if status]:
-        # slots outside the visit may hold anything
+    labels = 0 if sets is None else sets.shape[1]
+    results = _kernel.sgd_each(states, features, *numbers, step.visit, *weights, sets, labels, first)
+    steps = {at: step for at, (status, _) in enumerate(results) if status}
+    if steps and sets is not None:  # slots outside the visit may hold anything
         set_numbers = np.fmax(np.fmin(step.labels, len(sets) - 1), 0).astype(np.intp)
-        steps[at] = step._replace(labels=sets[:, first + at].take(set_numbers).astype(np.float64))
+        steps = {at: step._replace(labels=sets[:, first + at].take(set_numbers).astype(np.float64)) for at in steps}
     return _finish(models, results, steps)
 
 
