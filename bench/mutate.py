@@ -3,7 +3,8 @@
 
 ``python bench/mutate.py --count 10 kernel/plan src/corgipile/orders`` mutates a copy of the checkout at ten places of
 each folder and prints the score and the survivors. A survivor is a missing test, or a change that makes no difference.
-Changed C is compiled without optimisation and linked with the other objects of the last ``setup.py build_ext``.
+Changed C is first tried in the programs of tests/kernel that include it, then compiled without optimisation and linked
+with the other objects of the last ``setup.py build_ext``.
 """
 
 import argparse
@@ -38,7 +39,8 @@ NEAREST = {
     "kernel/plan/sketch.h": "tests/kernel/test_sketch_sanitized.py tests/loader/test_sketched.py",
     "kernel/plan/spots.h": "tests/kernel/test_spots.py tests/loader/test_sampled_runs.py",
     "kernel/plan/similarity.h": "tests/kernel/test_content.py tests/loader/test_auto_content.py",
-    "kernel/io": "tests/loader/test_readers.py tests/loader/test_prefetch.py tests/loader/test_varlen_reader.py",
+    "kernel/io": "tests/loader/test_readers.py tests/kernel/test_lists_sanitized.py tests/loader/test_pages.py "
+    "tests/loader/test_stats.py",
     "kernel/io/async_gather.h": "tests/loader/test_async_gather.py tests/loader/test_readers.py",
     "kernel/io/pread.h": "tests/loader/test_wide_rows.py tests/loader/test_readers.py",
     "kernel/io/expand.h": "tests/kernel/test_expand_sanitized.py",
@@ -63,6 +65,9 @@ NEAREST = {
     "src/corgipile/exchange": "tests/exchange",
     "src/corgipile/quality": "tests/quality",
 }
+# Programs of tests/kernel that check laws of the headers that they include; the fast ones first.
+PROGRAMS = ("async_gather", "ranges", "reading", "plans", "prefetch")
+SANITIZERS = ["-DCP_CHECKS", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 TOKENS = {  # what replaces a token of C
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-", "-": "+",
     "*": "+", "/": "*", "%": "/", "+=": "-=", "-=": "+=", "++": "--", "--": "++", "<<": ">>", ">>": "<<", "&": "|",
@@ -214,7 +219,9 @@ class Copy:
         if not objects:
             sys.exit("no objects of the kernel: run setup.py build_ext --inplace first")
         self.objects = {path.stem: path for path in objects}
-        self.units = {path.stem: self._headers(path) for path in (ROOT / BINDINGS).glob("*.c")}
+        self.units = {path.stem: self._headers(path.relative_to(ROOT)) for path in (ROOT / BINDINGS).glob("*.c")}
+        self.programs = {name: self._headers(Path("tests/kernel", f"{name}.c")) for name in PROGRAMS}
+        self.printed = dict[str, str | None]()
 
     def _compiler(self) -> list[str]:
         includes = [f"-I{self.folder / part}" for part in ("kernel", BINDINGS)] + [f"-I{sysconfig.get_path('include')}"]
@@ -222,7 +229,7 @@ class Copy:
                 "-DPy_LIMITED_API=0x030B0000", *includes]  # fmt: skip
 
     def _headers(self, unit: Path) -> set[Path]:
-        command = [*self._compiler(), "-MM", str(self.folder / unit.relative_to(ROOT))]
+        command = [*self._compiler(), "-D_GNU_SOURCE", "-MM", str(self.folder / unit)]
         words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ").split()
         return {Path(word).resolve() for word in words[1:]}
 
@@ -237,6 +244,27 @@ class Copy:
         every = [str(path) for path in (self.objects | made).values()]
         linked = ["cc", "-shared", *every, "-o", str(self.folder / LIBRARY), "-lpthread", "-lm"]
         return subprocess.run(linked, capture_output=True, check=False).returncode == 0
+
+    def _output(self, name: str) -> str | None:
+        """Return what a program prints; None if it fails or does not end, "" if it does not compile."""
+        binary = str(self.folder / name)
+        command = [*self._compiler(), "-std=gnu11", *SANITIZERS, str(self.folder / f"tests/kernel/{name}.c"), "-o", binary]
+        if subprocess.run([*command, "-lpthread", "-lm"], capture_output=True, check=False).returncode:
+            return ""
+        try:
+            done = subprocess.run([binary], capture_output=True, text=True, timeout=2 * SLACK, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+        return None if done.returncode else f"{name} {done.stdout}"
+
+    def seen(self, header: Path) -> bool | None:
+        """Return whether a program's law sees the change of a header; None if that does not compile."""
+        for name in PROGRAMS:
+            if (self.folder / header).resolve() in self.programs[name]:
+                output = self._output(name)
+                if output != self.printed[name]:
+                    return None if output == "" else True
+        return False
 
     def outcome(self, tests: str, limit: float | None = None) -> str:
         """Run tests for some seconds at most."""
@@ -260,11 +288,18 @@ class Copy:
             if self.outcome(tests) != "survived ":
                 sys.exit(f"without a mutation must pass: {tests}")
             self.limits[tests] = 3 * (time.monotonic() - begun) + SLACK
+        for name in PROGRAMS if in_c and not self.printed else ():
+            self.printed[name] = self._output(name)
+            if not self.printed[name]:
+                sys.exit(f"without a mutation must run: tests/kernel/{name}.c")
         path = self.folder / mutation.path
         text = path.read_bytes()
         path.write_bytes(text[: mutation.start] + mutation.new + text[mutation.stop :])
         try:
             limit = self.limits.get(tests, self.limit)
+            seen = self.seen(mutation.path) if in_c else False
+            if seen or seen is None:
+                return "caught   " if seen else None
             return self.outcome(tests, limit) if not in_c or self.build(mutation.path) else None
         finally:
             path.write_bytes(text)

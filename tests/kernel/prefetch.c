@@ -11,12 +11,12 @@
 /* A device that may be slow: nothing is cached then, and each read takes so many nanoseconds. */
 static atomic_long slow;
 
-static inline ssize_t slow_pread(int fd, void *to, size_t bytes, off_t offset)
+static inline ssize_t slow_preadv(int fd, const struct iovec *parts, int count, off_t offset)
 {
     struct timespec time = {0, atomic_load(&slow)};
     if (time.tv_nsec)
         nanosleep(&time, NULL);
-    return pread(fd, to, bytes, offset);
+    return preadv(fd, parts, count, offset);
 }
 
 static inline ssize_t slow_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
@@ -32,7 +32,7 @@ static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr,
 }
 
 #define pthread_create refusing_create
-#define pread slow_pread
+#define preadv slow_preadv
 #define preadv2 slow_preadv2
 #include "io/prefetch.h"
 #include <stdio.h>
