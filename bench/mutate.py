@@ -62,6 +62,8 @@ NEAREST = {
     "tests/orders/test_dealing_laws.py",
     "src/corgipile/loader": "tests/loader/test_loader.py tests/loader/test_states.py tests/loader/test_rewind.py "
     "tests/loader/test_checkpoint.py tests/loader/test_readers.py",
+    "src/corgipile/loader/mixed.py": "tests/tables/test_mixing.py",
+    "src/corgipile/loader/prefetch.py": "tests/loader/test_prefetch.py tests/loader/test_stats.py",
     "src/corgipile/exchange": "tests/exchange",
     "src/corgipile/quality": "tests/quality",
 }
@@ -93,13 +95,15 @@ class Mutation(NamedTuple):
     stop: int
     new: bytes
 
+    @property
+    def line(self) -> int:
+        """Return the number of its line, from 1."""
+        return (ROOT / self.path).read_bytes().count(b"\n", 0, self.start) + 1
+
     def __str__(self) -> str:
         text = (ROOT / self.path).read_bytes()
-        line = text.count(b"\n", 0, self.start)
-        old = text[self.start : self.stop].decode()
-        return (
-            f"{self.path}:{line + 1}: {old!r} -> {self.new.decode()!r} in: {text.splitlines()[line].decode().strip()}"
-        )
+        old, whole = text[self.start : self.stop].decode(), text.splitlines()[self.line - 1].decode().strip()
+        return f"{self.path}:{self.line}: {old!r} -> {self.new.decode()!r} in: {whole}"
 
 
 def mutations_of_c(path: Path) -> Iterator[Mutation]:
@@ -200,11 +204,13 @@ def tests_of(path: Path) -> str:
 
 
 def drawn(folder: str, seed: int) -> list[Mutation]:
-    """Return all mutations of a folder or file in random order."""
+    """Return all mutations of a folder, a file or one line (``FILE:LINE``) in random order."""
+    folder, _, line = folder.partition(":")
     found = sorted((ROOT / folder).rglob("*")) if (ROOT / folder).is_dir() else [ROOT / folder]
     paths = [path.relative_to(ROOT) for path in found if path.suffix in (".h", ".py")]
     makers = {".h": mutations_of_c, ".py": mutations_of_python}
     every = [mutation for path in paths for mutation in makers[path.suffix](path)]
+    every = [mutation for mutation in every if not line or mutation.line == int(line)]
     places = np.random.default_rng([seed, *folder.encode()]).permutation(len(every))
     return [every[place] for place in places.tolist()]
 
@@ -311,7 +317,7 @@ def main() -> None:
     """Mutate folders and print scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="*", default=list(dict.fromkeys(key for key in NEAREST if "." not in key)))
-    parser.add_argument("--count", type=int, default=10, help="mutations of each folder or file (default 10)")
+    parser.add_argument("--count", type=int, default=10, help="mutations of each folder, file or line (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="draws other mutations (default 0)")
     parser.add_argument("--limit", type=float, help="seconds for tests, without running them unchanged first")
     options = parser.parse_args()
