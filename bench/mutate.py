@@ -54,6 +54,7 @@ NEAREST = {
     "kernel/formats/crc32c.h": "tests/kernel/test_records_sanitized.py",
     "kernel/sgd": "tests/kernel/test_sgd.py tests/kernel/test_sgd_rules.py tests/kernel/test_sgd_average.py "
     "tests/kernel/test_sgd_weights.py",
+    "kernel/newton": "tests/kernel/test_newton.py tests/linear/test_newton.py",
     "kernel/dual": "tests/kernel/test_dual.py tests/linear/test_dual.py tests/linear/test_dual_weights.py",
     "kernel/quality": "tests/kernel/test_visits_sanitized.py tests/quality/test_audit.py",
     "kernel/text": "tests/kernel/test_hashed_sanitized.py tests/features/test_hashed.py tests/linear/test_text.py",
@@ -64,6 +65,7 @@ NEAREST = {
     "tests/loader/test_checkpoint.py tests/loader/test_readers.py",
     "src/corgipile/loader/mixed.py": "tests/tables/test_mixing.py",
     "src/corgipile/loader/prefetch.py": "tests/loader/test_prefetch.py tests/loader/test_stats.py",
+    "src/corgipile/tables": "tests/tables/test_contract.py",
     "src/corgipile/exchange": "tests/exchange",
     "src/corgipile/quality": "tests/quality",
 }
@@ -195,11 +197,13 @@ def mutations_of_python(path: Path) -> Iterator[Mutation]:
 
 
 def tests_of(path: Path) -> str:
-    """Return the tests nearest to a file: its examples and those of its name first."""
+    """Return the tests nearest to a file: its examples and those of its name or folder first."""
     tests = NEAREST[max((key for key in NEAREST if str(path).startswith(key)), key=len)]
-    own = Path("tests", path.parent.name, f"test_{path.stem}.py")
     if path.suffix == ".h":
         return tests
+    folder = Path("tests", *(part for part in path.parts[2:-1] if part != "formats"))
+    own = folder / f"test_{path.stem}.py"
+    own = own if (ROOT / own).exists() or len(folder.parts) < 3 else folder
     return f"--doctest-modules {path} {own} {tests}" if (ROOT / own).exists() else f"--doctest-modules {path} {tests}"
 
 
@@ -254,7 +258,8 @@ class Copy:
     def _output(self, name: str) -> str | None:
         """Return what a program prints; None if it fails or does not end, "" if it does not compile."""
         binary = str(self.folder / name)
-        command = [*self._compiler(), "-std=gnu11", *SANITIZERS, str(self.folder / f"tests/kernel/{name}.c"), "-o", binary]
+        command = [*self._compiler(), "-std=gnu11", *SANITIZERS, str(self.folder / f"tests/kernel/{name}.c")]
+        command += ["-o", binary]
         if subprocess.run([*command, "-lpthread", "-lm"], capture_output=True, check=False).returncode:
             return ""
         try:

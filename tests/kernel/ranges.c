@@ -1,7 +1,7 @@
 /* Reads and writes byte ranges, advises on memory, takes slots and runs a planner; each against what it promises. */
 #include "device.h"
 
-#define CP_RANGES_SHARED 1 /* so that few bytes are worth threads */
+#define CP_RANGES_SHARED 5000 /* so that few bytes are worth threads */
 
 static uint64_t advised[64][2]; /* calls of madvise: from, to */
 static int advised_count, advised_error;
@@ -72,6 +72,18 @@ static void ranges(uint64_t seed)
         device.broken[0] = -1, device.size[0] = FILE_BYTES;
     }
     free(out);
+}
+
+/* Few bytes are copied from the cache by one thread, many by up to four, one per processor. */
+static void copiers(void)
+{
+    int64_t lengths[2] = {CP_RANGES_SHARED - 10, 9};
+    cp_ranges r = {.count = 2, .lengths = lengths};
+    cpu_set_t set;
+    check(sched_getaffinity(0, sizeof set, &set) == 0 && cp_ranges_copiers(&r, 9) == 1, "few bytes");
+    int most = CPU_COUNT(&set) < 4 ? CPU_COUNT(&set) : 4;
+    lengths[1]++;
+    check(cp_ranges_copiers(&r, 9) == most && cp_ranges_copiers(&r, 1) == 1, "many bytes");
 }
 
 /* Copy ranges from memory to a file: adjacent ones by one call. */
@@ -199,6 +211,7 @@ int main(void)
     }
     for (uint64_t seed = 0; seed < 150; seed++)
         advise(seed), slots(seed);
+    copiers();
     planner();
     return 0;
 }

@@ -1,7 +1,18 @@
 /* Reads rows and items from a device that answers short, is interrupted, fails, or caches a part: all bytes arrive in
  * their place and nowhere else, by as few calls as the limits allow, and a failure names the row. */
 #include "device.h"
+#include <pthread.h>
 
+static pthread_t caller;
+static int woken; /* threads that the caller signalled */
+
+static inline int counted_signal(pthread_cond_t *cond)
+{
+    woken += pthread_equal(pthread_self(), caller) != 0;
+    return pthread_cond_signal(cond);
+}
+
+#define pthread_cond_signal counted_signal
 #include "io/reader.h"
 
 enum { MAX_RUNS = 12, MAX_SLOTS = 20000, GUARD = 0x5A };
@@ -334,8 +345,40 @@ static void items(uint64_t seed)
     cp_reader_stop(&reader);
 }
 
+static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Cached rows in memory: a thread is woken for each full stage, if there is a core and a request for it. */
+static void wakes(void)
+{
+    enum { ITEMS = 64, COUNT = 40000, THREADS = 6, CORES = 5 };
+    char *data = calloc(COUNT, 4 * ITEMS), *buffer = malloc(COUNT * 4 * ITEMS);
+    int64_t starts[2] = {0, COUNT}, offsets[1] = {(int64_t)(uintptr_t)data}, stage = CP_STAGE_BYTES / (4 * ITEMS);
+    int32_t fds[1] = {CP_MEMORY}, *all = malloc(4 * COUNT);
+    cp_column column = {1, starts, offsets, fds, {buffer, 4 * ITEMS, ITEMS, CP_I32, CP_I32, 0}, NULL};
+    cp_reader reader;
+    check(cp_reader_start(&reader, THREADS) == 0, "reader");
+    reader.columns = &column, reader.column_count = 1, reader.cores = CORES;
+    for (int32_t i = 0; i < COUNT; i++)
+        all[i] = COUNT - 1 - i;
+    for (int64_t stages = 0; stages < 8; stages++)
+        for (int64_t rest = -1; rest < 2; rest++)
+            for (int urgent = 0; urgent < 2; urgent++) {
+                int64_t one = draw(stage + 1), count = stages * stage + rest, runs[4] = {one, one + count, one + count, one + count};
+                if (count < 1)
+                    continue;
+                woken = 0;
+                check(cp_reader_read(&reader, runs, 2, all, NULL, urgent) == 0, "rows of memory");
+                int64_t requests = (count + stage - 1) / stage, cores = CORES - (urgent ? 1 : 2);
+                check(woken == least_of(least_of(cores, count / stage), least_of(requests - 1, THREADS - 1)), "woken threads");
+            }
+    cp_reader_stop(&reader);
+    free(data), free(buffer), free(all);
+}
+
 int main(void)
 {
+    caller = pthread_self();
+    wakes();
     for (uint64_t seed = 0; seed < 20; seed++) {
         rows(seed);
         items(seed);
