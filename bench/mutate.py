@@ -39,8 +39,7 @@ NEAREST = {
     "kernel/plan/sketch.h": "tests/kernel/test_sketch_sanitized.py tests/loader/test_sketched.py",
     "kernel/plan/spots.h": "tests/kernel/test_spots.py tests/loader/test_sampled_runs.py",
     "kernel/plan/similarity.h": "tests/kernel/test_content.py tests/loader/test_auto_content.py",
-    "kernel/io": "tests/loader/test_readers.py tests/kernel/test_lists_sanitized.py tests/loader/test_pages.py "
-    "tests/loader/test_stats.py",
+    "kernel/io": "tests/loader/test_readers.py tests/kernel/test_lists_sanitized.py",
     "kernel/io/async_gather.h": "tests/loader/test_async_gather.py tests/loader/test_readers.py",
     "kernel/io/pread.h": "tests/loader/test_wide_rows.py tests/loader/test_readers.py",
     "kernel/io/expand.h": "tests/kernel/test_expand_sanitized.py",
@@ -55,6 +54,10 @@ NEAREST = {
     "kernel/sgd": "tests/kernel/test_sgd.py tests/kernel/test_sgd_rules.py tests/kernel/test_sgd_average.py "
     "tests/kernel/test_sgd_weights.py",
     "kernel/newton": "tests/kernel/test_newton.py tests/linear/test_newton.py",
+    **dict.fromkeys(
+        ("kernel/sgd/simd", "kernel/sgd/scratch.h", "kernel/sgd/multi", "kernel/sgd/folds.h", "kernel/sgd/pack"),
+        "tests/kernel/test_sgd_multi_model.py tests/kernel/test_sgd.py",
+    ),
     "kernel/dual": "tests/kernel/test_dual.py tests/linear/test_dual.py tests/linear/test_dual_weights.py",
     "kernel/quality": "tests/kernel/test_visits_sanitized.py tests/quality/test_audit.py",
     "kernel/text": "tests/kernel/test_hashed_sanitized.py tests/features/test_hashed.py tests/linear/test_text.py",
