@@ -101,7 +101,7 @@ static void rows(uint64_t seed)
     cp_column columns[4];
     for (int64_t c = 0; c < count; c++) { /* scalars side by side are transposed together */
         int cast = !wide && seed % 6 == 0;
-        int64_t items = wide ? 1024 + draw(400) : count > 2 ? 1 : 1 + draw(9);
+        int64_t items = wide ? 1024 + draw(400) : count > 2 ? 1 + (draw(4) == 0) : 1 + draw(9);
         columns[c] = (cp_column){2, starts, offsets[c], fds[c],
                                  {(char *)stride, 0, items, CP_I32, cast ? CP_F64 : CP_I32, seed % 7 == 0}, NULL};
         stride += items * (cast ? 8 : 4);
