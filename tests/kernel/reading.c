@@ -101,10 +101,12 @@ static void rows(uint64_t seed)
     cp_column columns[4];
     for (int64_t c = 0; c < count; c++) { /* scalars side by side are transposed together */
         int cast = !wide && seed % 6 == 0;
-        int64_t items = wide ? 1024 + draw(400) : count > 2 ? 1 + (draw(4) == 0) : 1 + draw(9);
+        enum cp_type from = !wide && seed % 5 == 2 ? CP_U8 : CP_I32; /* rows of any number of bytes */
+        cast = cast && from == CP_I32;
+        int64_t items = wide ? 1024 + draw(400) : count > 2 ? 1 + (draw(4) == 0) : 1 + draw(19);
         columns[c] = (cp_column){2, starts, offsets[c], fds[c],
-                                 {(char *)stride, 0, items, CP_I32, cast ? CP_F64 : CP_I32, seed % 7 == 0}, NULL};
-        stride += items * (cast ? 8 : 4);
+                                 {(char *)stride, 0, items, from, cast ? CP_F64 : from, seed % 7 == 0}, NULL};
+        stride += items * (cast ? 8 : cp_type_bytes[from]);
         least = cp_row_bytes(&columns[c]) > least ? cp_row_bytes(&columns[c]) : least;
     }
     stride += seed % 2 ? 0 : 8;
