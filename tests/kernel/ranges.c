@@ -79,11 +79,17 @@ static void copiers(void)
 {
     int64_t lengths[2] = {CP_RANGES_SHARED - 10, 9};
     cp_ranges r = {.count = 2, .lengths = lengths};
-    cpu_set_t set;
+    cpu_set_t set, one;
     check(sched_getaffinity(0, sizeof set, &set) == 0 && cp_ranges_copiers(&r, 9) == 1, "few bytes");
     int most = CPU_COUNT(&set) < 4 ? CPU_COUNT(&set) : 4;
     lengths[1]++;
     check(cp_ranges_copiers(&r, 9) == most && cp_ranges_copiers(&r, 1) == 1, "many bytes");
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, &set))
+            CPU_SET(cpu, &one);
+    check(sched_setaffinity(0, sizeof one, &one) == 0 && cp_ranges_copiers(&r, 9) == 1, "one processor for this process");
+    check(sched_setaffinity(0, sizeof set, &set) == 0, "all processors again");
 }
 
 /* Copy ranges from memory to a file: adjacent ones by one call. */
