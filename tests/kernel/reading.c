@@ -187,10 +187,11 @@ static list_column lists[2];
 static cp_column list_columns[2];
 static int64_t list_starts[3];
 
+/* Draw the length of a row; many: 1 for short rows, 2 for multiples of 8 KB. */
 static int64_t draw_length(int64_t item, int64_t left, int many)
 {
-    int64_t kind = draw(40), bytes = many ? 2 : kind < 4 ? 0 : kind < 34 ? draw(200) : kind < 37 ? 2048 + draw(5) - 2
-                                     : kind < 39 ? 16000 + draw(800) : 60000 + draw(9000);
+    int64_t kind = draw(40), bytes = many == 1 ? 2 : many == 2 ? 8192 * draw(4) : kind < 4 ? 0 : kind < 34 ? draw(200)
+                                     : kind < 37 ? 2048 + draw(5) - 2 : kind < 39 ? 16000 + draw(800) : 60000 + draw(9000);
     bytes = bytes < left ? bytes : left;
     return bytes / item;
 }
@@ -281,9 +282,10 @@ static void release(cp_bundles *bundles, int32_t *owner)
 static void items(uint64_t seed)
 {
     int many = seed % 16 == 15, text = seed % 3 == 0;
-    int64_t count = seed % 2 + 1, rows = many ? 18000 : 120, end[FILES] = {0, 0}, total = 0, widest = 1;
+    int64_t count = seed % 2 + 1, rows = many == 1 ? 18000 : 120, end[FILES] = {0, 0}, total = 0, widest = 1;
     static int32_t owner[MAX_SLOTS];
     cp_bundles bundles;
+    many = seed % 5 == 2 && !many ? 2 : many; /* lengths that add up to the limits of bundles */
     device_reset(seed);
     list_starts[0] = 0, list_starts[1] = rows / 2 + draw(9), list_starts[2] = rows;
     for (int64_t c = 0; c < count; c++) {
@@ -291,7 +293,7 @@ static void items(uint64_t seed)
         list_columns[c] = lists[c].column;
     }
     draw_runs(rows, 3, seed % 4 == 1 ? 0 : 2);
-    if (many) /* more ranges than are read at a time */
+    if (many == 1) /* more ranges than are read at a time */
         for (extents[0] = 0, extents[1] = rows, runs = 1, rows_read = rows; total < rows; total++)
             into[total] = total % 2 ? -1 : (int32_t)total;
     total = 0;
@@ -312,14 +314,14 @@ static void items(uint64_t seed)
         check(!read_items(&reader, owner, &bundles), "items are read");
         check_bundles(count, owner, &bundles);
         check(atomic_load(&reader.read.bytes) == total, "bytes of items are counted once");
-        if (how < 2 && !many)
+        if (how < 2 && many != 1)
             check_calls(how == CACHED, how ? CP_GAP_BYTES : CP_ITEM_GAP, CP_STAGE_BYTES, CP_MAX_CALL_RANGES,
                         widest > CP_BUNDLE_MAX_BYTES ? widest : CP_BUNDLE_MAX_BYTES);
         release(&bundles, owner);
         check(!how || bundles.count <= entries, "entries of bundles are used again");
         entries = bundles.count;
     }
-    for (int64_t i = 0, e = 0; !many && e < runs; e++) /* a byte that fails: of a wanted row, or between two */
+    for (int64_t i = 0, e = 0; many != 1 && e < runs; e++) /* a byte that fails: of a wanted row, or between two */
         for (int64_t row = extents[2 * e]; row < extents[2 * e + 1]; row++, i++) {
             int file = lists[0].fds[row >= list_starts[1]] - FIRST_FD;
             int64_t bytes = lists[0].size[row] * lists[0].lists.item, place = bytes ? lists[0].at[row] + draw(bytes) : 0;
@@ -365,7 +367,7 @@ static void wakes(void)
     for (int64_t stages = 0; stages < 8; stages++)
         for (int64_t rest = -1; rest < 2; rest++)
             for (int urgent = 0; urgent < 2; urgent++) {
-                int64_t one = draw(stage + 1), count = stages * stage + rest, runs[4] = {one, one + count, one + count, one + count};
+                int64_t one = draw(stage + 1), count = stages * stage + rest, end = one + count, runs[4] = {one, end, end, end};
                 if (count < 1)
                     continue;
                 woken = 0;
