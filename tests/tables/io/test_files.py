@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.tables.io.files import CachedTail, File, InMemory, readable
+from corgipile.tables.io.files import CachedTail, File, InMemory, readable, sample_size, sampled_among
 
 DATA = np.random.default_rng(0).bytes(1000)
 
@@ -50,3 +50,11 @@ def test_what_cannot_be_read_is_told_without_a_number():
     assert caught.value.errno == errno.EACCES
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - made a moment ago
     assert str(again) == str(caught.value)
+
+
+def test_samples_of_a_file_are_divided_only_among_the_files_of_its_table():
+    with sampled_among(4):
+        assert sample_size(400) == 100
+        with sampled_among(5):
+            assert sample_size(400) == 20
+    assert sample_size(400) == 400
