@@ -69,6 +69,7 @@ NEAREST = {
     "src/corgipile/loader/mixed.py": "tests/tables/test_mixing.py",
     "src/corgipile/loader/prefetch.py": "tests/loader/test_prefetch.py tests/loader/test_stats.py",
     "src/corgipile/tables": "tests/tables/test_contract.py",
+    "src/corgipile/tables/formats/lance": "tests/tables/test_long_values.py tests/tables/test_lakes.py",
     "src/corgipile/exchange": "tests/exchange",
     "src/corgipile/quality": "tests/quality",
 }

@@ -354,7 +354,7 @@ static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 /* Cached rows in memory: a thread is woken for each full stage, if there is a core and a request for it. */
 static void wakes(void)
 {
-    enum { ITEMS = 64, COUNT = 40000, THREADS = 6, CORES = 5 };
+    enum { ITEMS = 64, COUNT = 40000, THREADS = 6, CORES = 6, RUNS = 8 };
     char *data = calloc(COUNT, 4 * ITEMS), *buffer = malloc(COUNT * 4 * ITEMS);
     int64_t starts[2] = {0, COUNT}, offsets[1] = {(int64_t)(uintptr_t)data}, stage = CP_STAGE_BYTES / (4 * ITEMS);
     int32_t fds[1] = {CP_MEMORY}, *all = malloc(4 * COUNT);
@@ -367,13 +367,14 @@ static void wakes(void)
     for (int64_t stages = 0; stages < 8; stages++)
         for (int64_t rest = -1; rest < 2; rest++)
             for (int urgent = 0; urgent < 2; urgent++) {
-                int64_t one = draw(stage + 1), count = stages * stage + rest, end = one + count, runs[4] = {one, end, end, end};
-                if (count < 1)
+                int64_t each = stages * stage / RUNS + rest, apart[2 * RUNS], cores = CORES - (urgent ? 1 : 2);
+                for (int64_t e = 0; e < RUNS; e++) /* too far apart for one request */
+                    apart[2 * e] = 1 + e * (COUNT / RUNS), apart[2 * e + 1] = apart[2 * e] + each;
+                if (each < 1)
                     continue;
                 woken = 0;
-                check(cp_reader_read(&reader, runs, 2, all, NULL, urgent) == 0, "rows of memory");
-                int64_t requests = (count + stage - 1) / stage, cores = CORES - (urgent ? 1 : 2);
-                check(woken == least_of(least_of(cores, count / stage), least_of(requests - 1, THREADS - 1)), "woken threads");
+                check(cp_reader_read(&reader, apart, RUNS, all, NULL, urgent) == 0, "rows of memory");
+                check(woken == least_of(least_of(cores, RUNS * each / stage), THREADS - 1), "woken threads");
             }
     cp_reader_stop(&reader);
     free(data), free(buffer), free(all);
