@@ -67,7 +67,7 @@ def same_bits(how, models, kind, form, width, theirs):
     """Check that models learn the same in company and alone, two epochs of rows in different orders.
 
     Of what may differ `apart` says that rows of a fold follow each other, and differ in size; `behind` that models hold
-    back updates of other rows; `minus` that weights begin with -0; `ones` that features are 0 or 1, many first seen late;
+    back updates of other rows; `minus` that weights begin with -0; `ones` that features are 0 or 1, often late;
     `wild` that some are to diverge.
     """
     rng, dtype, rows = np.random.default_rng(how["seed"]), np.dtype("f8" if form == "float64" else "f4"), how["rows"]
