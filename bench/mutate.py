@@ -3,7 +3,8 @@
 
 ``python bench/mutate.py --count 10 kernel/plan src/corgipile/orders`` mutates a copy of the checkout at ten places of
 each folder and prints the score and the survivors. A survivor is a missing test, or a change that makes no difference.
-Changed C is compiled without optimisation and linked with the other objects of the last ``setup.py build_ext``.
+Changed C is first tried in the programs of tests/kernel that include it, then compiled without optimisation and linked
+with the other objects of the last ``setup.py build_ext``.
 """
 
 import argparse
@@ -38,7 +39,7 @@ NEAREST = {
     "kernel/plan/sketch.h": "tests/kernel/test_sketch_sanitized.py tests/loader/test_sketched.py",
     "kernel/plan/spots.h": "tests/kernel/test_spots.py tests/loader/test_sampled_runs.py",
     "kernel/plan/similarity.h": "tests/kernel/test_content.py tests/loader/test_auto_content.py",
-    "kernel/io": "tests/loader/test_readers.py tests/loader/test_prefetch.py tests/loader/test_varlen_reader.py",
+    "kernel/io": "tests/loader/test_readers.py tests/kernel/test_lists_sanitized.py",
     "kernel/io/async_gather.h": "tests/loader/test_async_gather.py tests/loader/test_readers.py",
     "kernel/io/pread.h": "tests/loader/test_wide_rows.py tests/loader/test_readers.py",
     "kernel/io/expand.h": "tests/kernel/test_expand_sanitized.py",
@@ -52,6 +53,11 @@ NEAREST = {
     "kernel/formats/crc32c.h": "tests/kernel/test_records_sanitized.py",
     "kernel/sgd": "tests/kernel/test_sgd.py tests/kernel/test_sgd_rules.py tests/kernel/test_sgd_average.py "
     "tests/kernel/test_sgd_weights.py",
+    "kernel/newton": "tests/kernel/test_newton.py tests/linear/test_newton.py",
+    **dict.fromkeys(
+        ("kernel/sgd/simd", "kernel/sgd/scratch.h", "kernel/sgd/multi", "kernel/sgd/folds.h", "kernel/sgd/pack"),
+        "tests/kernel/test_sgd_multi_model.py tests/kernel/test_sgd.py",
+    ),
     "kernel/dual": "tests/kernel/test_dual.py tests/linear/test_dual.py tests/linear/test_dual_weights.py",
     "kernel/quality": "tests/kernel/test_visits_sanitized.py tests/quality/test_audit.py",
     "kernel/text": "tests/kernel/test_hashed_sanitized.py tests/features/test_hashed.py tests/linear/test_text.py",
@@ -60,9 +66,16 @@ NEAREST = {
     "tests/orders/test_dealing_laws.py",
     "src/corgipile/loader": "tests/loader/test_loader.py tests/loader/test_states.py tests/loader/test_rewind.py "
     "tests/loader/test_checkpoint.py tests/loader/test_readers.py",
+    "src/corgipile/loader/mixed.py": "tests/tables/test_mixing.py",
+    "src/corgipile/loader/prefetch.py": "tests/loader/test_prefetch.py tests/loader/test_stats.py",
+    "src/corgipile/tables": "tests/tables/test_contract.py",
+    "src/corgipile/tables/formats/lance": "tests/tables/test_long_values.py tests/tables/test_lakes.py",
     "src/corgipile/exchange": "tests/exchange",
     "src/corgipile/quality": "tests/quality",
 }
+# Programs of tests/kernel that check laws of the headers that they include; the fast ones first.
+PROGRAMS = ("async_gather", "ranges", "reading", "plans", "prefetch")
+SANITIZERS = ["-DCP_CHECKS", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 TOKENS = {  # what replaces a token of C
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-", "-": "+",
     "*": "+", "/": "*", "%": "/", "+=": "-=", "-=": "+=", "++": "--", "--": "++", "<<": ">>", ">>": "<<", "&": "|",
@@ -88,13 +101,15 @@ class Mutation(NamedTuple):
     stop: int
     new: bytes
 
+    @property
+    def line(self) -> int:
+        """Return the number of its line, from 1."""
+        return (ROOT / self.path).read_bytes().count(b"\n", 0, self.start) + 1
+
     def __str__(self) -> str:
         text = (ROOT / self.path).read_bytes()
-        line = text.count(b"\n", 0, self.start)
-        old = text[self.start : self.stop].decode()
-        return (
-            f"{self.path}:{line + 1}: {old!r} -> {self.new.decode()!r} in: {text.splitlines()[line].decode().strip()}"
-        )
+        old, whole = text[self.start : self.stop].decode(), text.splitlines()[self.line - 1].decode().strip()
+        return f"{self.path}:{self.line}: {old!r} -> {self.new.decode()!r} in: {whole}"
 
 
 def mutations_of_c(path: Path) -> Iterator[Mutation]:
@@ -186,20 +201,24 @@ def mutations_of_python(path: Path) -> Iterator[Mutation]:
 
 
 def tests_of(path: Path) -> str:
-    """Return the tests nearest to a file: its examples and those of its name first."""
+    """Return the tests nearest to a file: its examples and those of its name or folder first."""
     tests = NEAREST[max((key for key in NEAREST if str(path).startswith(key)), key=len)]
-    own = Path("tests", path.parent.name, f"test_{path.stem}.py")
     if path.suffix == ".h":
         return tests
+    folder = Path("tests", *(part for part in path.parts[2:-1] if part != "formats"))
+    own = folder / f"test_{path.stem}.py"
+    own = own if (ROOT / own).exists() or len(folder.parts) < 3 else folder
     return f"--doctest-modules {path} {own} {tests}" if (ROOT / own).exists() else f"--doctest-modules {path} {tests}"
 
 
 def drawn(folder: str, seed: int) -> list[Mutation]:
-    """Return all mutations of a folder or file in random order."""
+    """Return all mutations of a folder, a file or one line (``FILE:LINE``) in random order."""
+    folder, _, line = folder.partition(":")
     found = sorted((ROOT / folder).rglob("*")) if (ROOT / folder).is_dir() else [ROOT / folder]
     paths = [path.relative_to(ROOT) for path in found if path.suffix in (".h", ".py")]
     makers = {".h": mutations_of_c, ".py": mutations_of_python}
     every = [mutation for path in paths for mutation in makers[path.suffix](path)]
+    every = [mutation for mutation in every if not line or mutation.line == int(line)]
     places = np.random.default_rng([seed, *folder.encode()]).permutation(len(every))
     return [every[place] for place in places.tolist()]
 
@@ -214,7 +233,9 @@ class Copy:
         if not objects:
             sys.exit("no objects of the kernel: run setup.py build_ext --inplace first")
         self.objects = {path.stem: path for path in objects}
-        self.units = {path.stem: self._headers(path) for path in (ROOT / BINDINGS).glob("*.c")}
+        self.units = {path.stem: self._headers(path.relative_to(ROOT)) for path in (ROOT / BINDINGS).glob("*.c")}
+        self.programs = {name: self._headers(Path("tests/kernel", f"{name}.c")) for name in PROGRAMS}
+        self.printed = dict[str, str | None]()
 
     def _compiler(self) -> list[str]:
         includes = [f"-I{self.folder / part}" for part in ("kernel", BINDINGS)] + [f"-I{sysconfig.get_path('include')}"]
@@ -222,7 +243,7 @@ class Copy:
                 "-DPy_LIMITED_API=0x030B0000", *includes]  # fmt: skip
 
     def _headers(self, unit: Path) -> set[Path]:
-        command = [*self._compiler(), "-MM", str(self.folder / unit.relative_to(ROOT))]
+        command = [*self._compiler(), "-D_GNU_SOURCE", "-MM", str(self.folder / unit)]
         words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.replace("\\\n", " ").split()
         return {Path(word).resolve() for word in words[1:]}
 
@@ -237,6 +258,28 @@ class Copy:
         every = [str(path) for path in (self.objects | made).values()]
         linked = ["cc", "-shared", *every, "-o", str(self.folder / LIBRARY), "-lpthread", "-lm"]
         return subprocess.run(linked, capture_output=True, check=False).returncode == 0
+
+    def _output(self, name: str) -> str | None:
+        """Return what a program prints; None if it fails or does not end, "" if it does not compile."""
+        binary = str(self.folder / name)
+        command = [*self._compiler(), "-std=gnu11", *SANITIZERS, str(self.folder / f"tests/kernel/{name}.c")]
+        command += ["-o", binary]
+        if subprocess.run([*command, "-lpthread", "-lm"], capture_output=True, check=False).returncode:
+            return ""
+        try:
+            done = subprocess.run([binary], capture_output=True, text=True, timeout=2 * SLACK, check=False)
+        except subprocess.TimeoutExpired:
+            return None
+        return None if done.returncode else f"{name} {done.stdout}"
+
+    def seen(self, header: Path) -> bool | None:
+        """Return whether a program's law sees the change of a header; None if that does not compile."""
+        for name in PROGRAMS:
+            if (self.folder / header).resolve() in self.programs[name]:
+                output = self._output(name)
+                if output != self.printed[name]:
+                    return None if output == "" else True
+        return False
 
     def outcome(self, tests: str, limit: float | None = None) -> str:
         """Run tests for some seconds at most."""
@@ -260,11 +303,18 @@ class Copy:
             if self.outcome(tests) != "survived ":
                 sys.exit(f"without a mutation must pass: {tests}")
             self.limits[tests] = 3 * (time.monotonic() - begun) + SLACK
+        for name in PROGRAMS if in_c and not self.printed else ():
+            self.printed[name] = self._output(name)
+            if not self.printed[name]:
+                sys.exit(f"without a mutation must run: tests/kernel/{name}.c")
         path = self.folder / mutation.path
         text = path.read_bytes()
         path.write_bytes(text[: mutation.start] + mutation.new + text[mutation.stop :])
         try:
             limit = self.limits.get(tests, self.limit)
+            seen = self.seen(mutation.path) if in_c else False
+            if seen or seen is None:
+                return "caught   " if seen else None
             return self.outcome(tests, limit) if not in_c or self.build(mutation.path) else None
         finally:
             path.write_bytes(text)
@@ -276,7 +326,7 @@ def main() -> None:
     """Mutate folders and print scores."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="*", default=list(dict.fromkeys(key for key in NEAREST if "." not in key)))
-    parser.add_argument("--count", type=int, default=10, help="mutations of each folder or file (default 10)")
+    parser.add_argument("--count", type=int, default=10, help="mutations of each folder, file or line (default 10)")
     parser.add_argument("--seed", type=int, default=0, help="draws other mutations (default 0)")
     parser.add_argument("--limit", type=float, help="seconds for tests, without running them unchanged first")
     options = parser.parse_args()

@@ -1,11 +1,14 @@
 """Parts as they are staged: every row of the table on one rank, whatever is stopped, full or in the way."""
 
 import errno
+import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,6 +102,30 @@ def test_a_table_in_many_units_of_a_file_is_staged_by_a_few_chunks(tmp_path, mon
         assert told[-1] == (len(rows), len(rows))
         assert len(told) > 5
         part.verify()
+
+
+@pytest.mark.parametrize("make", [numbers, texts])
+def test_all_of_a_part_was_flushed_to_the_device(tmp_path, monkeypatch, make):
+    """A file is synchronised after its last write, a folder after its last new name."""
+    flushed = {}
+
+    def recorded(synchronise, handle):
+        synchronise(handle)
+        facts = os.fstat(handle)
+        folder = stat.S_ISDIR(facts.st_mode)
+        flushed[facts.st_ino] = {entry.name for entry in os.scandir(handle)} if folder else facts.st_mtime_ns
+
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, partial(recorded, getattr(os, name)))
+    parts = staged(make(300), tmp_path, 2, unit=3)
+    again = restage([part.folder for part in parts], tmp_path / "again", 0, 1)
+    for folder in (Path(part.folder) for part in (*parts, again)):
+        for path in (folder, *folder.rglob("*")):
+            found = flushed.get(path.stat().st_ino, set())
+            if path.is_dir():
+                assert {inner.name for inner in path.iterdir()} <= found, path
+            else:
+                assert path.stat().st_mtime_ns == found, path
 
 
 KILLED = """

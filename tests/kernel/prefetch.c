@@ -11,12 +11,12 @@
 /* A device that may be slow: nothing is cached then, and each read takes so many nanoseconds. */
 static atomic_long slow;
 
-static inline ssize_t slow_pread(int fd, void *to, size_t bytes, off_t offset)
+static inline ssize_t slow_preadv(int fd, const struct iovec *parts, int count, off_t offset)
 {
     struct timespec time = {0, atomic_load(&slow)};
     if (time.tv_nsec)
         nanosleep(&time, NULL);
-    return pread(fd, to, bytes, offset);
+    return preadv(fd, parts, count, offset);
 }
 
 static inline ssize_t slow_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
@@ -24,15 +24,16 @@ static inline ssize_t slow_preadv2(int fd, const struct iovec *parts, int count,
     return atomic_load(&slow) ? -1 : preadv2(fd, parts, count, offset, flags);
 }
 
-static atomic_int refused; /* whether the system refuses threads */
+static atomic_int refused, created; /* whether the system refuses threads; calls for one */
 
 static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr, void *(*body)(void *), void *argument)
 {
+    atomic_fetch_add(&created, 1);
     return atomic_load(&refused) ? 11 : pthread_create(thread, attr, body, argument);
 }
 
 #define pthread_create refusing_create
-#define pread slow_pread
+#define preadv slow_preadv
 #define preadv2 slow_preadv2
 #include "io/prefetch.h"
 #include <stdio.h>
@@ -115,6 +116,7 @@ static void follow(uint64_t seed, int what, int fd)
     check(cp_reader_start(&reader, 1 + (int)(seed % 3)) == 0, "reader");
     reader.columns = &column, reader.column_count = 1;
     cp_run_init(&run, &plan, &reader, 100 * (int64_t)cp_below(seed, 11, 10));
+    atomic_store(&created, 0);
     while ((what == 0 || what == 3 || steps < last) && (status = next(&run, &step)) == CP_RUN_STEP) {
         compare(&alone, step, row_of);
         cp_run_figures found = cp_run_figures_of(&run);
@@ -123,6 +125,7 @@ static void follow(uint64_t seed, int what, int fd)
     }
     if (what == 0)
         check(status == CP_RUN_END && cp_plan_begin(&alone) == 0 && next(&run, &step) == CP_RUN_END, "the end");
+    check(!steps || atomic_load(&created) == (spec.ahead > 0), "a thread reads ahead");
     if (what == 1)
         cp_run_stop(&run);
     if (what == 2) {
@@ -163,6 +166,7 @@ static void follow_staged(uint64_t seed, int what, int fd)
     reader.columns = &column, reader.column_count = 1;
     cp_run_init(&run, &plan, &reader, 100 * (int64_t)cp_below(seed, 11, 10));
     check(cp_run_stage(&run, room, places) == 0, "stage");
+    atomic_store(&created, 0);
     for (; (what != 1 || count < last) && (status = next(&run, &piece)) == CP_RUN_STEP; count++) {
         if (over) {
             check(cp_plan_begin(&alone) == 1, "the run has more steps than the plan");
@@ -186,6 +190,7 @@ static void follow_staged(uint64_t seed, int what, int fd)
         check(!piece->visits || done == whole.reads, "visits follow the rows");
         check(over == (done == whole.reads && seen == whole.visits), "the last piece");
     }
+    check(!count || atomic_load(&created) == 2, "one thread reads, another builds the next step");
     if (what == 0)
         check(status == CP_RUN_END && over && cp_plan_begin(&alone) == 0, "the end");
     if (what == 3)

@@ -30,14 +30,18 @@ def run(program, *arguments):
     return done.stdout.strip()
 
 
-@pytest.fixture(params=["address,undefined", "thread"])
-def sanitizer(request, tmp_path):
-    """Return the flags of a sanitizer that this compiler has."""
-    flags = ["-O1", "-DCP_CHECKS", f"-fsanitize={request.param}", "-fno-sanitize-recover=all"]
+def flags_of(sanitizer, tmp_path):
+    """Return the flags of a sanitizer if this compiler has it."""
+    flags = ["-O1", "-DCP_CHECKS", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     (tmp_path / "empty.c").write_text("int main(void) { return 0; }")
     if isinstance(build(tmp_path, *flags, source=tmp_path / "empty.c"), str):
-        pytest.skip(f"this compiler has no {request.param} sanitizer")
+        pytest.skip(f"this compiler has no {sanitizer} sanitizer")
     return flags
+
+
+@pytest.fixture(params=["address,undefined", "thread"])
+def sanitizer(request, tmp_path):
+    return flags_of(request.param, tmp_path)
 
 
 def test_no_fault_under_sanitizers(tmp_path, sanitizer):
@@ -51,6 +55,11 @@ def test_runs_under_sanitizers(tmp_path, sanitizer):
 def test_rows_gathered_aside_under_sanitizers(tmp_path, sanitizer):
     alone = ["without a fork"] if "-fsanitize=thread" in sanitizer else []  # which that sanitizer does not follow
     run(build(tmp_path, *sanitizer, source="async_gather.c"), *alone)
+
+
+@pytest.mark.parametrize("source", ["reading.c", "ranges.c"])
+def test_bytes_arrive_whatever_a_device_answers(tmp_path, source):
+    run(build(tmp_path, *flags_of("address,undefined", tmp_path), source=source))
 
 
 def test_plans_do_not_depend_on_the_build(tmp_path):

@@ -58,14 +58,16 @@ static int64_t decode(const uint8_t *bytes, int64_t count, int64_t expected)
                      .expected = any, .spans = spans, .counts = counts, .bytes = sizes};
     if (cp_examples_find(&x, places) == CP_EXAMPLE_OK)
         for (int f = 0; f < 3; f++) {
-            int64_t room = kinds[f] == CP_EXAMPLE_BYTES ? sizes[f] : counts[f];
-            cp_values v = {malloc((size_t)room * (f == 0 ? 8 : f == 1 ? 4 : 1) + 1), malloc((size_t)counts[f] * 8 + 1),
-                           room, counts[f], kinds[f], 0, 0};
-            if (cp_examples_fill(&v, data, spans + 2 * f, 1) < 0 || v.at != room)
+            int64_t room = kinds[f] == CP_EXAMPLE_BYTES ? sizes[f] : counts[f], wide = f == 0 ? 8 : f == 1 ? 4 : 1;
+            int64_t both[4] = {spans[2 * f], spans[2 * f + 1], spans[2 * f], spans[2 * f + 1]}; /* two rows */
+            cp_values v = {malloc((size_t)(2 * room * wide) + 1), malloc((size_t)counts[f] * 16 + 1),
+                           2 * room, 2 * counts[f], kinds[f], 0, 0};
+            if (cp_examples_fill(&v, data, both, 2) < 0 || v.at != 2 * room
+                || memcmp(v.values, (char *)v.values + room * wide, (size_t)(room * wide)))
                 abort();
             values += counts[f];
             v.room = v.room ? v.room - 1 : 0; /* too little room is refused */
-            if (room && cp_examples_fill(&v, data, spans + 2 * f, 1) == 0)
+            if (room && cp_examples_fill(&v, data, both, 2) == 0)
                 abort();
             free(v.values);
             free(v.ends);

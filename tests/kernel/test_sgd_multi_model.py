@@ -72,7 +72,7 @@ SHARED = {
     "rows": st.integers(1, 300),
     "isa": st.integers(0, _kernel.sgd_isa()),
     "seed": st.integers(0, 99),
-    **dict.fromkeys(("apart", "behind", "minus", "wild"), st.booleans()),
+    **dict.fromkeys(("apart", "behind", "minus", "ones", "wild"), st.booleans()),
 }
 
 
@@ -80,10 +80,12 @@ def same_bits(how, models, kind, form, width, theirs):
     """Check that models learn the same in company and alone, two epochs of rows in different orders.
 
     Of what may differ `apart` says that rows of a fold follow each other, and differ in size; `behind` that models hold
-    back updates of other rows; `minus` that weights begin with -0; `wild` that some are to diverge.
+    back updates of other rows; `minus` that weights begin with -0; `ones` that features are 0 or 1, often late;
+    `wild` that some are to diverge.
     """
     rng, dtype, rows = np.random.default_rng(how["seed"]), np.dtype("f8" if form == "float64" else "f4"), how["rows"]
     x, y = made(kind, rows, width, dtype, how["seed"])
+    x = (x > 1).astype(dtype) if how["ones"] else x
     x *= rng.choice([0.01, 1, 3] if how["apart"] else [1], (rows, 1)).astype(dtype)  # some are larger than all before
     y = y.astype(np.float32)
     for row in (row for row in how["bad"] if row < rows):

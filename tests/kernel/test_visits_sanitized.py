@@ -76,7 +76,7 @@ def drawn(rng):
     n, rows, kinds = rng.randrange(400), rng.choice([0, 1, 63, 64, 65, 300]), rng.randrange(1, 6)
     ids = generator.integers(-2 * (rng.random() < 0.3), max(1, rows + rng.choice([0, 0, 2])), n)
     if n and rng.random() < 0.4:
-        ids[n // 3 :] = np.arange(n - n // 3) * rng.choice([1, -1, 7, 5000])
+        ids[n // 3 :] = np.arange(n - n // 3) * rng.choice([1, -1, 7, 4096, -4096, 4097, -4097])
     if n and rng.random() < 0.1:
         ids[0], ids[-1] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     codes = generator.integers(0, kinds + (rng.random() < 0.1), n)

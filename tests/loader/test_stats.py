@@ -32,7 +32,8 @@ def checked(stats, loader, before=None):
     """Check the invariants; return the figures."""
     assert 0 <= stats.waited <= stats.seconds
     assert 0 <= stats.reader_waited <= stats.seconds
-    assert stats.steps_ahead >= 0 <= stats.resident_bytes
+    assert 0 <= stats.steps_ahead <= loader.order.ahead + 1
+    assert stats.resident_bytes >= 0
     assert stats.rows <= stats.batches * loader.batch_size
     assert stats.rows_per_second == (stats.rows / stats.seconds if stats.rows else 0)
     if before is not None and before.epoch == stats.epoch:
@@ -84,6 +85,7 @@ def test_a_slow_consumer_makes_the_reader_wait(tables, name, order):
     def waited():
         for number, _ in enumerate(loader):
             time.sleep(0.01 * (number < 20))
+            checked(loader.stats, loader)
         return loader.stats.reader_waited
 
     wait_for(waited, "a reader that waits")

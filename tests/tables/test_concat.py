@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema
-from corgipile.tables import ConcatTable, MemoryTable
+from corgipile.tables import ConcatTable, MemoryTable, concat
 from corgipile.tables import open as open_table
 from corgipile.testing import check_table
 
@@ -91,3 +91,17 @@ def test_text_of_both_widths_is_one_table(tmp_path):
     assert cp.concat([rows, rows]).schema == rows.schema
     with pytest.raises(BadSchema, match=r"column 'b' is binary; in .* it is large_string"):
         cp.concat([large.select(["t"]).rename_columns(["b"]), rows.select(["b"])])
+
+
+def test_rows_of_any_number_of_files_lie_where_the_layout_says(tmp_path, monkeypatch):
+    """Layouts are joined a few at a time."""
+    monkeypatch.setattr(concat, "MAX_LAYOUTS", 3)
+    paths = [tmp_path / f"{number}.npy" for number in range(10)]
+    for number, path in enumerate(paths):
+        np.save(path, 100 * number + np.arange(number % 4 + 1.0))
+    for count in range(2, 11):
+        table = cp.open(paths[:count])
+        expected = np.concatenate([np.load(path) for path in paths[:count]])
+        with cp.Loader(table, batch_size=64, order="no_shuffle") as loader:
+            assert table.layout(table.schema.names) is not None
+            assert next(iter(loader))[table.schema.names[0]].ravel().tolist() == expected.tolist()

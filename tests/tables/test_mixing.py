@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import corgipile as cp
 from corgipile.errors import BadArgument, BadSchema
+from corgipile.loader.mixed import MixReader
+from corgipile.orders.order import Step, rows_of
 from corgipile.tables.mixing import divide_by_weight
 from corgipile.testing import check_loader, check_table
 
@@ -166,3 +168,19 @@ def test_a_part_of_a_mixture_that_changed_is_refused():
     assert len({row for row in rows if row[0] == 10}) == 100
     assert [len(mixed(0.5, part)) for part in range(4)] == [60] * 4  # another training from the start
     assert len(mixed(0.8, 3)) == 60
+
+
+@pytest.mark.parametrize("stride", [1, 3, 4])
+def test_each_source_reads_the_rows_that_its_runs_name(stride):
+    """Rows of a source with gaps of one row, or two, are separate runs."""
+
+    class Recorder:
+        def fill(self, step, *, urgent=True):
+            read.append((rows_of(step.extents).tolist(), step.into.tolist(), urgent))
+
+    mixed, read = cp.mix([(source(0, 90), 1), (source(1, 90), 1)]), []
+    rows = np.arange(0, len(mixed), stride)
+    step = Step(np.stack([rows, rows + 1], axis=1), np.arange(len(rows), dtype=np.int32), np.zeros(0, np.int32))
+    MixReader(mixed, [Recorder(), Recorder()]).fill(step)
+    expected = [(numbers.tolist(), places.tolist(), True) for _, places, numbers in mixed.shares(step.extents)]
+    assert read == expected

@@ -204,8 +204,8 @@ def test_lengths_of_values_that_share_prefixes(folder, codec, seed, nulls, new):
     values = ["ab"[row % 2] * length if not nulls or row % 3 else None for row, length in enumerate(lengths)]
     coding = {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY", "data_page_size": 20_000}
     pq.write_table(
-        pa.table({"x": values}), folder / "a.parquet", compression=codec, write_batch_size=50,
-        data_page_version="2.0" if new else "1.0", **coding,
+        pa.table({"x": values}), folder / "a.parquet", compression=codec, data_page_version="2.0" if new else "1.0",
+        write_batch_size=33 if seed % 2 else 50, **coding,  # after the first value: full packs of 32, or not
     )  # fmt: skip
     found = lengths_of(File(folder / "a.parquet"), pq.read_metadata(folder / "a.parquet"), 0, 0, 0)
     sizes = np.array([len(value or "") for value in values])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from corgipile.errors import CorruptFile, ReadFailed
-from corgipile.tables.io.files import CachedTail, File, InMemory, readable
+from corgipile.tables.io.files import CachedTail, File, InMemory, readable, sample_size, sampled_among
 
 DATA = np.random.default_rng(0).bytes(1000)
 
@@ -61,3 +61,11 @@ def test_ranges_of_a_damaged_index_are_refused_before_allocation(tmp_path, offse
     for gather in (file.gather, file.gather_bytes):
         with pytest.raises(CorruptFile, match="the file has 9"):
             gather(np.array([0, offset]), np.array([1, length]))
+
+
+def test_samples_of_a_file_are_divided_only_among_the_files_of_its_table():
+    with sampled_among(4):
+        assert sample_size(400) == 100
+        with sampled_among(5):
+            assert sample_size(400) == 20
+    assert sample_size(400) == 400
