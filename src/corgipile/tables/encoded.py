@@ -262,18 +262,15 @@ class SpilledTable(Checked):
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return the location of columns, which lie in several sections."""
         names = check_columns(self.schema, columns)
-        layouts, paths = dict[str, ColumnLayout](), list[str]()
-        for name in names:
-            part = self._parts[self._part_of[name]]
-            one = part.location([name])
-            if one is None or self.schema.field(name).type != part.schema.field(name).type:
+        layouts, paths = dict[str, ColumnLayout](), dict[str, int]()
+        for part, some in self._by_part(names):
+            one = part.location(some)
+            if one is None or any(self.schema.field(name).type != part.schema.field(name).type for name in some):
                 return None
-            new = [path for path in one.layout.paths if path not in paths]
-            layouts[name] = one.layout.columns[name].numbered(
-                paths.index(one.layout.paths[0]) if not new else len(paths)
-            )
-            paths += new
-        return Location(Layout(tuple(paths), layouts)) if names else None
+            first = paths.setdefault(one.layout.paths[0], len(paths))
+            paths |= {path: first + i for i, path in enumerate(one.layout.paths)}
+            layouts |= {name: column.numbered(first) for name, column in one.layout.columns.items()}
+        return Location(Layout(tuple(paths), {name: layouts[name] for name in names})) if names else None
 
 
 class Unpacked(Wrapper):

@@ -195,7 +195,7 @@ class ParquetTable(ParquetSizes):
             return [list(columns)]
         chunks = {name: self._chunks_of(int(counts.argmax()), name) for name in columns}
         in_pages = {name: sum(pages.page_bytes(self._file, chunk) for chunk in found) for name, found in chunks.items()}
-        batches = {name: int(self._batch_rows([name]) * self._width(name)) for name in columns}
+        batches = {name: int(min(counts.max(), self._batch_rows([name])) * self._width(name)) for name in columns}
         return group_columns({name: in_pages[name] + batches[name] for name in columns})
 
     def _head(self, group: int, name: str) -> pa.RecordBatch | None:
