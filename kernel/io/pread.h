@@ -44,7 +44,7 @@ static inline int cp_part_order(const void *one, const void *other)
     return (p->offset > q->offset) - (p->offset < q->offset);
 }
 
-/* Join close parts of one file, from `from` on, into requests. Scattered rows are sorted first, so that more are close. */
+/* Join close parts of one file, from `from` on, into requests. Scattered rows are sorted first: more are close then. */
 static inline void cp_coalesce(cp_read *r, int64_t from)
 {
     int64_t sorted = from + 1;

@@ -48,6 +48,7 @@ __all__ = [
 
 SMALL = 2 << 20  # decoded bytes of a unit that fits any budget
 GROUP_BYTES = 6 << 20  # bytes of the columns that are decoded together
+WRITE_BYTES = 1 << 18  # bytes of one write to a spill file: buffers of many columns are short
 WARN_BYTES = 64 << 20  # unpacked bytes that log a warning
 log = logging.getLogger("corgipile")
 
@@ -157,12 +158,17 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
     check_types(schema, "a spill file", MAX_IPC_DEPTH)
     done, first = 0, dict[str, pa.Array]()
     plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
-    with out.section(), pa.ipc.new_file(out, plain) as file:
-        for batch in batches:
-            columns = [as_type(column, kind) for column, kind in zip(batch.columns, plain.types, strict=True)]
-            columns = [_recode(column, name, first) for name, column in zip(plain.names, columns, strict=True)]
-            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
-            done += batch.num_rows
+    names, kinds, stream = plain.names, plain.types, pa.BufferedOutputStream(pa.PythonFile(out, "w"), WRITE_BYTES)
+    with out.section():
+        try:
+            with pa.ipc.new_file(stream, plain) as file:
+                for batch in batches:
+                    columns = [*map(as_type, batch.columns, kinds)]
+                    columns = [_recode(column, name, first) for name, column in zip(names, columns, strict=True)]
+                    file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
+                    done += batch.num_rows
+        finally:
+            stream.detach()  # its end would close the spill file
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded, but the file states {rows}")
 

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -117,13 +117,18 @@ class ParquetSizes(Checked):
 
     def _dictionary(self, name: str) -> int:
         """Return the minimum bytes of decoding, for a dictionary or a page of any row group; 0 if they are small."""
-        return self._dictionaries.get(name, lambda: self._find_dictionary(name))
+        narrow = 0 < self._bits[name] < 8 * SAMPLE_BYTES
+        if not self._large_groups and (narrow or not len(self)):
+            return 0
+        return self._dictionaries.get(name, lambda: self._find_dictionary(name, narrow))
 
-    def _find_dictionary(self, name: str) -> int:
-        groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
-        if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
-            groups.append(int(np.diff(self._starts).argmax()))
-        return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name]) if groups else 0
+    @cached_property
+    def _large_groups(self) -> list[int]:
+        return [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
+
+    def _find_dictionary(self, name: str, narrow: bool) -> int:
+        groups = self._large_groups + ([] if narrow or not len(self) else [int(np.diff(self._starts).argmax())])
+        return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name])
 
     def _chunks_of(self, group: int, name: str) -> list[Any]:
         """Return the column chunks of a column in a row group."""
