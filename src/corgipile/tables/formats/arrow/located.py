@@ -72,8 +72,8 @@ def _parts(
 
     The numbers are the start of numbers or offsets in the body, and for offsets, start and number of items.
     """
-    parts, columns, last = np.empty((len(fields), count, 3), np.int64), Places.of(places), None
-    fixed = [fixed_field(field.type) is not None for field in fields]
+    parts = np.empty((len(fields), count, 3), np.int64)
+    last: Batch | None = None
     for at, head in enumerate(metadata):
         if head is last:
             parts[:, at] = parts[:, at - 1]
@@ -84,9 +84,10 @@ def _parts(
             continue
         if head.compressed:
             return None
-        parts[:, at] = BatchSlices(file, 0, head).all_item_places(columns)
+        parts[:, at] = BatchSlices(file, 0, head).all_item_places(Places.of(places))
         if (parts[:, at, 0] == UNSUPPORTED).any():
             return None
+        fixed = [fixed_field(field.type) is not None for field in fields]
         parts[fixed, at, 0] = parts[fixed, at, 1]
         _recent[:] = [(head, list(places), parts[:, at].copy()), *_recent[:1]]
     return parts
