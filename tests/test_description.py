@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import corgipile as cp
 from corgipile import tables
 from corgipile.datasets import clustered
 from corgipile.description import about
@@ -99,3 +100,12 @@ def test_columns_too_large_to_measure_are_named(tmp_path):
         file.create_dataset("x", data=np.zeros((2, 24 << 20), np.int8), chunks=(1, 24 << 20), compression="gzip")
         file.create_dataset("label", data=np.arange(2))
     assert about(tmp_path / "a.h5", columns=True).unmeasured == ("x",)
+
+
+def test_long_rows_of_many_columns_are_sampled_a_few_at_a_time(monkeypatch):
+    rows = pa.table({f"x{at}": ["a" * (1 << 18)] * 16 for at in range(16)} | {"label": [0, 1] * 8})
+    table, taken = cp.open(rows), []
+    take = type(table).take
+    monkeypatch.setattr(type(table), "take", lambda *given: taken.append(take(*given).nbytes) or take(*given))
+    assert about(table, columns=True).sampled == 8
+    assert 0 < max(taken) <= 8 << 20  # all columns of the sampled rows take 32 MB

@@ -23,6 +23,7 @@
 #define CP_GAP_BYTES ((int64_t)8 << 10)     /* bytes worth reading over instead of making another call */
 
 #define CP_REQUESTS_AHEAD 64                /* requests in flight while one is waited for */
+#define CP_MAX_PARTS (1 << 15)              /* parts planned before they are read: records outgrow narrow rows */
 #define CP_WIDE_ROW_BYTES 4096              /* bytes from which a row is read straight into its slot */
 
 #define CP_MEMORY (-2)                /* instead of a file descriptor: offsets are addresses */

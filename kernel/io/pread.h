@@ -32,9 +32,26 @@ static inline int cp_joinable(const cp_part *p, const cp_part *q)
     return single && (p->column == q->column || (fixed && small));
 }
 
-/* Join close parts of one file, from `from` on, into requests. */
+/* Order parts by file and offset; those of a column of lists stay together. */
+static inline int cp_part_order(const void *one, const void *other)
+{
+    const cp_part *p = one, *q = other;
+    uintptr_t lists = (uintptr_t)p->column->lists, others = (uintptr_t)q->column->lists;
+    if (p->fd != q->fd)
+        return p->fd < q->fd ? -1 : 1;
+    if (lists != others)
+        return lists < others ? -1 : 1;
+    return (p->offset > q->offset) - (p->offset < q->offset);
+}
+
+/* Join close parts of one file, from `from` on, into requests. Scattered rows are sorted first: more are close then. */
 static inline void cp_coalesce(cp_read *r, int64_t from)
 {
+    int64_t sorted = from + 1;
+    while (sorted < r->part_count && cp_part_order(&r->parts[sorted - 1], &r->parts[sorted]) <= 0)
+        sorted++;
+    if (sorted < r->part_count && r->parts[from].fd != CP_MEMORY)
+        qsort(&r->parts[from], (size_t)(r->part_count - from), sizeof *r->parts, cp_part_order);
     for (int64_t i = from; i < r->part_count; i++) {
         const cp_part *p = &r->parts[i], *q = i > from ? p - 1 : p;
         cp_request *last = r->requests + (i > from ? r->request_count - 1 : 0);
@@ -170,7 +187,7 @@ static inline int cp_plan_reads(cp_read *r, const cp_column *c, const cp_runs *r
     for (int64_t e = 0; e < runs->count; e++) {
         int64_t start = runs->extents[2 * e], stop = runs->extents[2 * e + 1];
         int64_t entries = runs->swept ? runs->swept[e] : stop - start;
-        int fits = sweep && start < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
+        int fits = sweep && start + 1 < stop && entries >= 0 && (stop - start) * width <= r->stage_bytes;
         fits = fits && !cp_is_wide_row(c);
         if (fits) { /* parts waiting to be coalesced come first */
             cp_coalesce(r, *from);
@@ -211,28 +228,10 @@ static inline int cp_plan_interleaved(cp_read *r, const cp_column *c, int64_t co
     return 0;
 }
 
-/* Read the runs of every column into slots. Cached bytes are copied by the caller and `helpers` threads; all threads
- * wait for the rest. Returns 0, -1 if out of memory, 1 after a failed read (see error, error_fd, error_row). */
-static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count, cp_runs runs,
-                               int helpers)
+/* Send the planned requests: cached bytes are copied by the caller and `helpers` threads; all threads wait for the
+ * rest. */
+static inline void cp_send_requests(cp_read *r, cp_pool *pool, int helpers)
 {
-    int64_t rows = 0, group, from = 0;
-    r->part_count = r->request_count = 0;
-    atomic_store(&r->failed, 0);
-    atomic_store(&r->listed, 0);
-    for (int64_t e = 0; e < runs.count; e++)
-        rows += runs.extents[2 * e + 1] - runs.extents[2 * e];
-    for (int64_t c = 0; c < column_count; c += group) {
-        group = rows < CP_MIN_TRANSPOSED_ROWS * runs.count ? 1 : cp_interleaved_columns(&columns[c], column_count - c);
-        if (group > 1)
-            cp_coalesce(r, from);
-        if ((group > 1 ? cp_plan_interleaved(r, &columns[c], group, &runs)
-                       : cp_plan_reads(r, &columns[c], &runs, &from)) < 0)
-            return -1;
-        from = group > 1 ? r->part_count : from;
-    }
-    cp_coalesce(r, from);
-    r->waited = 0;
     for (r->wait = 0; r->wait < 2; r->wait++) {
         atomic_store(&r->waiting, 0);
         for (int64_t i = 0; r->wait && r->soon && i < CP_REQUESTS_AHEAD; i++)
@@ -241,6 +240,34 @@ static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *colum
         if (!atomic_load(&r->waiting))
             break;
         r->waited = 1;
+    }
+    r->part_count = r->request_count = 0;
+}
+
+/* Read the runs of every column into slots, for as many columns at a time as `CP_MAX_PARTS` allows. Returns 0, -1 if
+ * out of memory, 1 after a failed read (see error, error_fd, error_row). */
+static inline int cp_read_rows(cp_read *r, cp_pool *pool, const cp_column *columns, int64_t column_count, cp_runs runs,
+                               int helpers)
+{
+    int64_t rows = 0, group, from = 0;
+    r->part_count = r->request_count = r->waited = 0;
+    atomic_store(&r->failed, 0);
+    atomic_store(&r->listed, 0);
+    for (int64_t e = 0; e < runs.count; e++)
+        rows += runs.extents[2 * e + 1] - runs.extents[2 * e];
+    for (int64_t c = 0; c < column_count && !atomic_load(&r->failed); c += group) {
+        group = rows < CP_MIN_TRANSPOSED_ROWS * runs.count ? 1 : cp_interleaved_columns(&columns[c], column_count - c);
+        if (group > 1)
+            cp_coalesce(r, from);
+        if ((group > 1 ? cp_plan_interleaved(r, &columns[c], group, &runs)
+                       : cp_plan_reads(r, &columns[c], &runs, &from)) < 0)
+            return -1;
+        from = group > 1 ? r->part_count : from;
+        if (r->part_count < CP_MAX_PARTS && c + group < column_count)
+            continue;
+        cp_coalesce(r, from);
+        cp_send_requests(r, pool, helpers);
+        from = 0;
     }
     return atomic_load(&r->failed);
 }

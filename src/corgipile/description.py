@@ -17,6 +17,7 @@ from corgipile.quality.sampled_blocks import cuts_of
 from corgipile.sizes import Size, format_bytes, to_rows
 from corgipile.tables import Table
 from corgipile.tables.ascending import sorted_columns
+from corgipile.tables.encoded import group_columns
 from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.spans import flat, floats
 from corgipile.tables.table import check_columns, even_cuts, fixed_field, is_list
@@ -139,10 +140,15 @@ def _decodes(table: Table, name: str) -> bool:
 
 
 def _measured_bytes(table: Table, names: Sequence[str]) -> float:
-    """Return the bytes of a row while it is measured: each number of a list is a double."""
-    kinds = [table.schema.field(name).type for name in names]
-    times = [1 if fixed is None or not fixed[1] else 8 / fixed[0].itemsize for fixed in map(fixed_field, kinds)]
-    return sum(factor * row_bytes(table, [name]) for factor, name in zip(times, names, strict=True))
+    """Return the bytes of a row while it is measured: each number of a list becomes a double, copied twice."""
+    total = 0.0
+    for name in names:
+        kind, copies = table.schema.field(name).type, 1.0
+        fixed = fixed_field(kind.value_type if is_list(kind) else kind)
+        if fixed is not None and (fixed[1] or is_list(kind)):
+            copies += 3 * 8 / fixed[0].itemsize
+        total += copies * row_bytes(table, [name])
+    return total
 
 
 def _by_column(table: Table, names: list[str], block: int, runs: int) -> tuple[dict[str, tuple[float, float]], int]:
@@ -177,10 +183,12 @@ def _missing(table: Table, names: list[str], runs: int) -> tuple[int, dict[str, 
     rows = np.unique((starts[:, None] + np.arange(RUN)).clip(0, max(0, len(table) - 1)))
     if not len(table) or not names:
         return 0, {}
-    counts, step = Counter[str](), max(1, SAMPLED_BYTES // max(1, table.longest_row(names)))
-    for at in range(0, len(rows), step):
-        batch = table.take(rows[at : at + step], names)
-        counts.update({name: _bad_cells(cells) for name, cells in zip(batch.schema.names, batch.columns, strict=True)})
+    counts = Counter[str]()
+    for some in group_columns({name: int(len(rows) * row_bytes(table, [name])) for name in names}):
+        step = max(1, int(SAMPLED_BYTES / max(1, table.longest_row(some), row_bytes(table, some))))
+        for at in range(0, len(rows), step):
+            batch = table.take(rows[at : at + step], some)
+            counts.update({name: _bad_cells(cells) for name, cells in zip(some, batch.columns, strict=True)})
     return len(rows), {name: count for name, count in counts.items() if count}
 
 

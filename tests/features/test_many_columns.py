@@ -1,9 +1,11 @@
 """Work grows linearly with the number of columns: tests count calls, since times vary by machine."""
 
+import os
 import types
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import corgipile as cp
@@ -13,8 +15,9 @@ from corgipile.features.fit import chosen_columns
 from corgipile.loader.buffer import Field
 from corgipile.loader.wide_rows import _in_place
 from corgipile.tables.concat import _check_equal
+from corgipile.tables.encoded import unpack
 from corgipile.tables.in_memory.frames import plain
-from corgipile.tables.io.pieces import places_of
+from corgipile.tables.io.pieces import pick, places_of
 from corgipile.tables.table import check_columns
 from corgipile.tables.wrapper import Wrapper
 
@@ -34,6 +37,9 @@ class Counted:
 
     def __iter__(self):
         return iter(self._schema)
+
+    def __len__(self):
+        return len(self._schema)
 
     def __getattr__(self, name):
         return getattr(self._schema, name)
@@ -108,3 +114,22 @@ def test_text_views_are_replaced_in_all_columns():
     found = plain(rows.replace_schema_metadata({"k": "v"}))
     assert found.to_pydict() == rows.to_pydict()
     assert (found.schema.metadata, set(found.schema.types)) == ({b"k": b"v"}, {pa.large_string(), pa.int64()})
+
+
+def test_names_are_not_listed_to_pick_a_few_columns(rows):
+    schema = Counted(rows.schema)
+    assert pick(schema, ["x1", "x0"]).names == ["x1", "x0"]
+    assert schema.listed == 0
+
+
+def test_short_columns_are_unpacked_many_at_a_time_by_few_writes(tmp_path, rows, monkeypatch):
+    pq.write_table(rows, tmp_path / "a.parquet")
+    table, writes, pwrite = cp.open(tmp_path / "a.parquet"), [], os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *given: writes.append(1) or pwrite(*given))
+    plain = unpack(table, rows.column_names, tmp_path)
+    assert len(writes) < COLUMNS / 10
+    assert len(plain._parts) == 1
+    asked, location = [], plain._parts[0].location
+    monkeypatch.setattr(plain._parts[0], "location", lambda names: asked.append(names) or location(names))
+    assert [*plain.location(rows.column_names).layout.columns] == rows.column_names
+    assert len(asked) == 1

@@ -1,11 +1,15 @@
 """Wide tables: the calls of a pass do not multiply with the columns."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import corgipile as cp
 from corgipile import _kernel
+from corgipile.loader.buffered_reader import BufferedReader
 
 ROWS = 60
 
@@ -37,6 +41,24 @@ def test_a_step_gathers_all_columns_in_one_call(tmp_path, monkeypatch, form):
         assert set(calls) == {columns}
         counts.append(len(calls))
     assert counts[0] == counts[1]
+
+
+def calls():
+    """Return how often this process called the system to read."""
+    return int(re.search(r"syscr: (\d+)", Path("/proc/self/io").read_text())[1])
+
+
+def test_scattered_rows_of_short_columns_are_read_by_few_calls(tmp_path):
+    rows = pa.table({f"c{i}": np.arange(ROWS) + i for i in range(300)})
+    with pa.ipc.new_file(path := tmp_path / "a.arrow", rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=ROWS // 2)
+    order = cp.orders.Riffle(block=1, buffer=ROWS)
+    with BufferedReader(path, order=order, prefetch=0) as reader:
+        steps, before = reader.epoch(0), calls()
+        visit = next(steps)
+        assert calls() - before < 300  # one a row of each column would be 18,000
+        seen = next(reader.rows(0))
+        assert all(np.array_equal(reader.buffer.dense(n)[visit], rows[n].to_numpy()[seen]) for n in rows.column_names)
 
 
 def test_gather_checks_places_and_sizes():

@@ -33,6 +33,8 @@ class ArrayPool:
         ((3, 2), False)
     """
 
+    __slots__ = ("_arrays", "_limit", "_make")
+
     def __init__(self, limit: int, make: Make = np.empty) -> None:
         self._limit, self._make = limit, make
         self._arrays: list[npt.NDArray[Any]] = []

@@ -48,6 +48,8 @@ class Field:
         row_bytes: Bytes of a row.
     """
 
+    __slots__ = ("begins", "dtype", "items", "name", "row_bytes", "shape", "sources", "widths")
+
     def __init__(
         self,
         name: str,

@@ -58,7 +58,8 @@ class LayoutReader:
         self._fds = np.full(len(self._files) + 1, -1, np.int32)  # of pinned files; the last is that of IN_MEMORY, -1
         self._fds[-1] = MEMORY
         self._pinned: bool | None = None
-        self._places: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = []  # files and descriptors of pieces
+        # Files and descriptors of pieces, which most columns share, by the id of the former.
+        self._places: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]] = {}
         self._readers: dict[int, object] = {}
 
     def hold(self) -> bool:
@@ -81,7 +82,7 @@ class LayoutReader:
         except BaseException:
             self._unpin()
             raise
-        for pieces, fds in self._places:
+        for pieces, fds in self._places.values():
             fds[:] = self._fds[pieces]
         return True
 
@@ -119,9 +120,7 @@ class LayoutReader:
 
     def _fds_of(self, column: ColumnLayout) -> npt.NDArray[np.int32]:
         """Return the descriptors of a column's files; `_pin` updates them."""
-        fds = self._fds[column.files]
-        self._places.append((column.files, fds))
-        return fds
+        return self._places.setdefault(id(column.files), (column.files, self._fds[column.files]))[1]
 
     @property
     def bytes_read(self) -> int:

@@ -13,6 +13,8 @@ from corgipile.errors import BadArgument, BadSchema
 from corgipile.quality.keys import Floats, Keys
 from corgipile.sizes import whole
 from corgipile.tables import open as open_table
+from corgipile.tables.encoded import group_columns
+from corgipile.tables.row_bytes import row_bytes
 from corgipile.tables.spans import flat, floats
 from corgipile.tables.table import IntArray, Table, check_columns, even_cuts, is_bytes, is_list
 
@@ -121,16 +123,18 @@ def h_d_of_columns(
     opened = open_table(table)
     names = check_columns(opened.schema, columns)
     sample = _Sample.of(opened, block, blocks, rows, seed)
-    batch = opened.take(sample.rows.ravel(), names)
     estimates = {}
-    for name in names:
-        try:
-            values = _measure(batch.column(name), sampled=sample.rows.size < len(opened))
-        except (BadArgument, ValueError, TypeError) as error:
-            if columns is not None:
-                raise BadSchema(f"column {name!r} must have numbers or classes: {error}") from None
-            continue
-        estimates[name] = h_d_of_samples(values.reshape(*sample.rows.shape, -1), sample.block_rows, sample.blocks)
+    for some in group_columns({name: int(sample.rows.size * row_bytes(opened, [name])) for name in names}):
+        batch = opened.take(sample.rows.ravel(), some)
+        for name in some:
+            try:
+                values = _measure(batch.column(name), sampled=sample.rows.size < len(opened))
+            except (BadArgument, ValueError, TypeError) as error:
+                if columns is not None:
+                    raise BadSchema(f"column {name!r} must have numbers or classes: {error}") from None
+                continue
+            estimates[name] = h_d_of_samples(values.reshape(*sample.rows.shape, -1), sample.block_rows, sample.blocks)
+        del batch
     return estimates
 
 
@@ -232,11 +236,13 @@ def _measure(column: pa.Array, *, sampled: bool) -> Floats:
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
     if pa.types.is_nested(kind):
-        known = _numbers(column.drop_null())
-        numbers = np.full((rows, known.shape[1] if len(known) else 1), np.nan)
-        numbers[flat(column.is_valid())] = known
+        numbers = known = _numbers(column.drop_null())
+        if len(known) < rows:
+            numbers = np.full((rows, known.shape[1] if len(known) else 1), np.nan)
+            numbers[flat(column.is_valid())] = known
         filled = _fill_missing(numbers)
-        return filled / np.where((spread := filled.std(axis=0)) > 0, spread, 1)
+        filled /= np.where((spread := filled.std(axis=0)) > 0, spread, 1)
+        return filled
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and np.isnan(values).any():
         return _fill_missing(values.reshape(rows, 1))
@@ -265,6 +271,8 @@ def _numbers(column: pa.Array) -> Floats:
 def _fill_missing(numbers: Floats) -> Floats:
     """Return numbers with missing ones replaced by the mean."""
     known = np.isfinite(numbers)
+    if known.all():
+        return numbers
     means = np.where(known, numbers, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     return np.where(known, numbers, means)
 

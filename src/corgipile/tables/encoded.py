@@ -48,6 +48,7 @@ __all__ = [
 
 SMALL = 2 << 20  # decoded bytes of a unit that fits any budget
 GROUP_BYTES = 6 << 20  # bytes of the columns that are decoded together
+WRITE_BYTES = 1 << 18  # bytes of one write to a spill file: buffers of many columns are short
 WARN_BYTES = 64 << 20  # unpacked bytes that log a warning
 log = logging.getLogger("corgipile")
 
@@ -157,12 +158,17 @@ def write_plain(out: SpillWriter, schema: pa.Schema, batches: Iterable[pa.Record
     check_types(schema, "a spill file", MAX_IPC_DEPTH)
     done, first = 0, dict[str, pa.Array]()
     plain = pa.schema([field.with_type(_plain_type(field.type)) for field in schema], metadata=schema.metadata)
-    with out.section(), pa.ipc.new_file(out, plain) as file:
-        for batch in batches:
-            columns = [as_type(column, kind) for column, kind in zip(batch.columns, plain.types, strict=True)]
-            columns = [_recode(column, name, first) for name, column in zip(plain.names, columns, strict=True)]
-            file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
-            done += batch.num_rows
+    names, kinds, stream = plain.names, plain.types, pa.BufferedOutputStream(pa.PythonFile(out, "w"), WRITE_BYTES)
+    with out.section():
+        try:
+            with pa.ipc.new_file(stream, plain) as file:
+                for batch in batches:
+                    columns = [*map(as_type, batch.columns, kinds)]
+                    columns = [_recode(column, name, first) for name, column in zip(names, columns, strict=True)]
+                    file.write_batch(pa.RecordBatch.from_arrays(columns, schema=plain))
+                    done += batch.num_rows
+        finally:
+            stream.detach()  # its end would close the spill file
     if done != rows:
         raise CorruptFile(f"{done} rows were decoded, but the file states {rows}")
 
@@ -262,18 +268,15 @@ class SpilledTable(Checked):
     def location(self, columns: Sequence[str]) -> Location | None:
         """Return the location of columns, which lie in several sections."""
         names = check_columns(self.schema, columns)
-        layouts, paths = dict[str, ColumnLayout](), list[str]()
-        for name in names:
-            part = self._parts[self._part_of[name]]
-            one = part.location([name])
-            if one is None or self.schema.field(name).type != part.schema.field(name).type:
+        layouts, paths = dict[str, ColumnLayout](), dict[str, int]()
+        for part, some in self._by_part(names):
+            one = part.location(some)
+            if one is None or any(self.schema.field(name).type != part.schema.field(name).type for name in some):
                 return None
-            new = [path for path in one.layout.paths if path not in paths]
-            layouts[name] = one.layout.columns[name].numbered(
-                paths.index(one.layout.paths[0]) if not new else len(paths)
-            )
-            paths += new
-        return Location(Layout(tuple(paths), layouts)) if names else None
+            first = paths.setdefault(one.layout.paths[0], len(paths))
+            paths |= {path: first + i for i, path in enumerate(one.layout.paths)}
+            layouts |= {name: column.numbered(first) for name, column in one.layout.columns.items()}
+        return Location(Layout(tuple(paths), {name: layouts[name] for name in names})) if names else None
 
 
 class Unpacked(Wrapper):

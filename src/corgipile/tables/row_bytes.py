@@ -1,6 +1,7 @@
 """Sizes of rows in memory: exact for fixed-width columns, else estimated once from a sample."""
 
 from collections.abc import Sequence
+from math import prod
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -52,7 +53,7 @@ def row_bytes(table: Table, columns: Sequence[str] | None = None) -> float:
         if place is None:
             varying.append(name)
         else:
-            exact += place[0].itemsize * float(np.prod(place[1]))
+            exact += place[0].itemsize * float(prod(place[1]))
     if not varying or not len(table):
         return exact
     known = _known.setdefault(table, {})

@@ -19,7 +19,7 @@ def test_reads_what_pyarrow_writes(rows_of):
     rows = pa.record_batch({"x": pa.array([1, None, 3]), "y": pa.array([[1], [], [2, 3]])})
     batch = read_batch(*metadata_of(rows))
     assert batch.rows == 3
-    assert batch.nodes == ((3, 1), (3, 0), (3, 0))
+    assert batch.nodes.tolist() == [[3, 1], [3, 0], [3, 0]]
     assert len(batch.buffers) == 2 + 2 + 2
     assert not batch.compressed
 

@@ -174,7 +174,7 @@ def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def pick(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     """Return the schema of some columns."""
-    if schema.names == [*columns]:
+    if len(schema) == len(columns) and schema.names == [*columns]:
         return schema
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 

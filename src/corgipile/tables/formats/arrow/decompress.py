@@ -26,29 +26,19 @@ MAX_GAP = 1 << 14  # bytes between two buffers of one request, such as metadata 
 
 
 class Decompressed:
-    """Metadata of record batches in a section of a spill file, with the interface of `BatchMetadata`.
-
-    It is stored as arrays, which take a fifth of the memory of tuples; that matters for many files.
-    """
+    """Metadata of record batches in a section of a spill file, with the interface of `BatchMetadata`."""
 
     def __init__(self, blocks: npt.NDArray[np.void], batches: list[Batch]) -> None:
         self.blocks, self.rows = blocks, np.array([head.rows for head in batches], np.int64)
-        self._metadata_arrays = [
-            (np.array(head.nodes, np.int64), np.array(head.buffers, np.int64), head.views) for head in batches
-        ]
+        self._batches = batches
 
     def __getitem__(self, batch: int) -> Batch:
         """Return the metadata of one batch."""
-        nodes, buffers, views = self._metadata_arrays[batch]
-        return Batch(int(self.rows[batch]), _pairs(nodes), _pairs(buffers), None, views)
+        return self._batches[batch]
 
     def many(self, batches: IntArray) -> Iterator[Batch]:
         """Yield the metadata of batches."""
         return (self[i] for i in batches.tolist())
-
-
-def _pairs(array: IntArray) -> tuple[tuple[int, int], ...]:
-    return tuple((first, second) for first, second in array.tolist())
 
 
 class Decompressor:
@@ -126,18 +116,18 @@ class Decompressor:
                 at += raw
             blocks[k]["offset"], blocks[k]["body"] = begin, at - begin
             head = self._metadata[i]
-            nodes = tuple(self._at(i, head.nodes, node) for node in self._nodes)
+            nodes = np.array([self._at(i, head.nodes, node) for node in self._nodes], np.int64).reshape(-1, 2)
             views = tuple(count for _, at, _, own in self._buffers for count in head.views[at : at + own])
-            metadata.append(Batch(head.rows, nodes, tuple(buffers), None, views))
+            metadata.append(Batch(head.rows, nodes, np.array(buffers, np.int64).reshape(-1, 2), None, views))
         return Decompressed(blocks, metadata)
 
     def _body(self, i: int) -> int:
         return int(self._blocks[i]["offset"]) + int(self._blocks[i]["metadata"])
 
-    def _at(self, i: int, items: Sequence[tuple[int, int]], index: int) -> tuple[int, int]:
+    def _at(self, i: int, items: IntArray, index: int) -> tuple[int, int]:
         if index >= len(items):
             raise CorruptFile(f"{self._file.path}: record batch {i} has fewer columns than the schema")
-        return items[index]
+        return int(items[index, 0]), int(items[index, 1])
 
     def _buffers_of(self, i: int) -> list[tuple[int, int]]:
         """Return offset and length of each buffer of a batch."""

@@ -130,7 +130,7 @@ def stated_size(file: File, offset: int, size: int, body: int, message: int = DI
         CorruptFile: A buffer states an impossible decompressed size.
     """
     head = read_batch(file.read(offset, size), body, message)
-    packed = [(at, length - PREFIX) for at, length in head.buffers if head.compressed and length > PREFIX]
+    packed = [(at, length - PREFIX) for at, length in head.buffers.tolist() if head.compressed and length > PREFIX]
     places = np.array([offset + size + at for at, _ in packed], np.int64)
     stated = file.gather(places, np.full(len(packed), PREFIX)).view("<i8").tolist()
     sizes = zip((stored for _, stored in packed), stated, strict=True)

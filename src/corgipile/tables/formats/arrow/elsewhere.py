@@ -131,7 +131,7 @@ class RemoteArrowFile(ArrowFile):
             first = place.buffer + sum(head.views[: place.views])
             own = (spans(place.kind) or (0, 0))[1] + sum(head.views[place.views : place.views + views_in(place.kind)])
             if place.kind is not None and own:
-                buffers = np.array(head.buffers[first : first + own], np.int64).reshape(-1, 2)
+                buffers = head.buffers[first : first + own]
                 found.append(np.stack([body + buffers[:, 0], body + buffers.sum(axis=1)], axis=1))
         return np.concatenate(found)
 

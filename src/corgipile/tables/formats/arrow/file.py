@@ -222,7 +222,7 @@ class ArrowFile(Checked):
         return np.append(np.int64(0), np.cumsum(counts))
 
     def _rows(self, i: int, head: Batch) -> int:
-        if not head.nodes:
+        if not len(head.nodes):
             raise CorruptFile(f"{self._file.path}: record batch {i} must have {len(self._stored)} columns, got none")
         return head.rows
 

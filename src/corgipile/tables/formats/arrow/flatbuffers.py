@@ -4,7 +4,10 @@ import functools
 import struct
 from typing import NamedTuple
 
+import numpy as np
+
 from corgipile.errors import CorruptFile
+from corgipile.tables.layout import IntArray
 
 FREE_ROWS, FREE_ITEMS = 1 << 20, 1 << 8  # rows, and items per row, that may take no bytes (nulls)
 MAX_COMPRESSION_RATIO = 1 << 16  # bytes that a stored byte may decompress to
@@ -64,15 +67,15 @@ class Batch(NamedTuple):
 
     Attributes:
         rows: Rows of the batch.
-        nodes: (rows, nulls) of each field, in pre-order.
-        buffers: (offset in the body, length) of each buffer.
+        nodes: int64[fields, 2], rows and nulls of each field, in pre-order.
+        buffers: int64[buffers, 2], offset in the body and length of each buffer.
         codec: Codec of the buffers, ``"lz4"`` or ``"zstd"``; None if they are not compressed.
         views: Data buffers of each view array, beyond its first two buffers.
     """
 
     rows: int
-    nodes: tuple[tuple[int, int], ...]
-    buffers: tuple[tuple[int, int], ...]
+    nodes: IntArray
+    buffers: IntArray
     codec: str | None
     views: tuple[int, ...] = ()
 
@@ -101,21 +104,20 @@ def read_batch(data: bytes, body: int, kind: int = RECORD_BATCH) -> Batch:
     if kind == DICTIONARY and (header := header.table(1)) is None:
         raise CorruptFile("a dictionary has no values")
     rows = header.scalar(0, "<q")
-    nodes = tuple(struct.iter_unpack("<qq", header.vector(1, 16)))
-    buffers = tuple(struct.iter_unpack("<qq", header.vector(2, 16)))
-    if rows < 0 or any(length < 0 or not 0 <= nulls <= length for length, nulls in nodes):
+    nodes, buffers = (np.frombuffer(header.vector(slot, 16), "<i8").reshape(-1, 2) for slot in (1, 2))
+    if rows < 0 or (nodes < 0).any() or (nodes[:, 1] > nodes[:, 0]).any():
         raise CorruptFile("a record batch has an impossible number of rows or nulls")
-    if nodes and nodes[0][0] != rows:
-        raise CorruptFile(f"a record batch of {rows} rows has a column of {nodes[0][0]}")
-    if any(offset < 0 or length < 0 or offset + length > body for offset, length in buffers):
+    if len(nodes) and nodes[0, 0] != rows:
+        raise CorruptFile(f"a record batch of {rows} rows has a column of {nodes[0, 0]}")
+    if (buffers < 0).any() or (buffers[:, 1] > body - buffers[:, 0]).any():
         raise CorruptFile(f"a buffer lies outside its record batch of {body} bytes")
     body_compression = header.table(3)
     codec = None if body_compression is None else body_compression.scalar(0, "<b")
     if codec is not None and codec not in CODECS:
         raise CorruptFile(f"a record batch must be compressed by LZ4 or ZSTD, got codec {codec}")
     most = max(FREE_ROWS, FREE_ITEMS * rows, 8 * body * (1 if codec is None else MAX_COMPRESSION_RATIO))
-    if any(length > most for length, _ in nodes):
-        raise CorruptFile(f"a record batch of {body} bytes must have at most {most} items, got {max(nodes)[0]}")
+    if (length := int(nodes[:, 0].max(initial=0))) > most:
+        raise CorruptFile(f"a record batch of {body} bytes must have at most {most} items, got {length}")
     views = tuple(count for (count,) in struct.iter_unpack("<q", header.vector(4, 8)))
     if any(not 0 <= count <= len(buffers) for count in views):
         raise CorruptFile(f"a record batch of {len(buffers)} buffers states {max(views, key=abs)} for one column")

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from corgipile.tables.formats.arrow.flatbuffers import Batch
-from corgipile.tables.formats.arrow.slices import BatchSlices, Place
+from corgipile.tables.formats.arrow.slices import UNSUPPORTED, BatchSlices, Place, Places
 from corgipile.tables.io.files import File
 from corgipile.tables.table import (
     ColumnLayout,
@@ -22,8 +22,7 @@ from corgipile.tables.table import (
 
 __all__ = ["lay_out", "placeable"]
 
-_recent: list[tuple[Batch, list[Place], IntArray]] = []  # the parts of the last two heads and columns
-Parts = tuple[int, int, int]  # in a body: start of numbers or offsets; for offsets, start and number of items
+_recent: list[tuple[Batch, list[Place], IntArray]] = []  # the places of the last two heads and columns
 
 
 def placeable(kind: pa.DataType, *, varlen: bool) -> bool:
@@ -69,7 +68,10 @@ def lay_out(
 def _parts(
     file: File, fields: Sequence[pa.Field], places: Sequence[Place], metadata: Iterable[Batch], count: int
 ) -> IntArray | None:
-    """Return the `Parts` of columns by batch, int64[columns, batches, 3]; None if they cannot be read in place."""
+    """Return where columns lie in batches, int64[columns, batches, 3]; None if they cannot be read in place.
+
+    The numbers are the start of numbers or offsets in the body, and for offsets, start and number of items.
+    """
     parts = np.empty((len(fields), count, 3), np.int64)
     last: Batch | None = None
     for at, head in enumerate(metadata):
@@ -80,21 +82,15 @@ def _parts(
         if known is not None:  # the files of a folder often have equal metadata
             parts[:, at] = known[2]
             continue
-        body = BatchSlices(file, 0, head)
-        found = [] if head.compressed else [_parts_of(body, *one) for one in zip(fields, places, strict=True)]
-        inside = [parts for parts in found if parts is not None]
-        if len(inside) < len(fields):
+        if head.compressed:
             return None
-        parts[:, at] = inside
+        parts[:, at] = BatchSlices(file, 0, head).all_item_places(Places.of(places))
+        if (parts[:, at, 0] == UNSUPPORTED).any():
+            return None
+        fixed = [fixed_field(field.type) is not None for field in fields]
+        parts[fixed, at, 0] = parts[fixed, at, 1]
         _recent[:] = [(head, list(places), parts[:, at].copy()), *_recent[:1]]
     return parts
-
-
-def _parts_of(body: BatchSlices, field: pa.Field, place: Place) -> Parts | None:
-    if fixed_field(field.type) is None:
-        return body.item_places(place)
-    offset = body.data_offset(place)
-    return None if offset is None else (offset, 0, 0)
 
 
 def _column(kind: pa.DataType, parts: IntArray, begins: IntArray, starts: IntArray) -> ColumnLayout:

@@ -15,7 +15,7 @@ from corgipile.tables.io.remote import RemoteFile
 from corgipile.tables.table import IntArray
 
 MAX_BATCHES_PER_READ, MAX_BYTES_PER_READ = 4096, 8 << 20  # batches, and bytes of their metadata, per read
-MAX_CACHED_BYTES, BYTES_PER_ITEM = 4 << 20, 100  # bytes of cached metadata; estimate per node or buffer
+MAX_CACHED_BYTES, BYTES_PER_ITEM = 8 << 20, 16  # bytes of cached metadata; estimate per node or buffer
 _cached: Common[Batch] = Common(MAX_CACHED_BYTES, lambda head: BYTES_PER_ITEM * (len(head.nodes) + len(head.buffers)))
 MAX_REMOTE_BYTES = 1 << 20  # bytes of a remote file's metadata that are fetched at once
 

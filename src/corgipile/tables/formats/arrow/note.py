@@ -30,7 +30,8 @@ def write_note(path: PathLike) -> None:
     file = File(path)
     blocks, _, end, *_ = read_footer(file)
     metadata = BatchMetadata(file, blocks).many(np.arange(len(blocks)))
-    runs = [(sum(1 for _ in same), head.rows) for head, same in groupby(metadata)]
+    contents = ((head.rows, head.nodes.tobytes(), head.buffers.tobytes(), *head[3:]) for head in metadata)
+    runs = [(sum(1 for _ in same), content[0]) for content, same in groupby(contents)]
     alike = len(runs) <= MAX_RUNS
     if not alike:
         runs = [(sum(count for count, _ in same), rows) for rows, same in groupby(runs, itemgetter(1))]

@@ -11,10 +11,12 @@ from corgipile.errors import CorruptFile
 from corgipile.tables.formats.arrow.flatbuffers import Batch
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.pieces import by_schema, same_schema
+from corgipile.tables.layout import NUMBERS
 from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_bytes, is_list, is_wide
 from corgipile.tables.values import is_view, viewless
 
 types = pa.types
+UNSUPPORTED = -2  # instead of a place
 MAX_INLINE = 12  # bytes stored in the view itself
 VIEW_DTYPE = np.dtype([("size", "<i4"), ("head", "V4"), ("which", "<i4"), ("at", "<i4")])
 
@@ -35,6 +37,25 @@ class Place(NamedTuple):
     def is_source(self) -> bool:
         """Return False: it holds no file."""
         return False
+
+
+class Places(NamedTuple):
+    """The places of many columns, and those of scalar numbers as arrays.
+
+    Attributes:
+        places: All places.
+        numbers: int64[5, n], of each column of numbers: index, node, buffer, view arrays before it, bytes of a number.
+    """
+
+    places: Sequence[Place]
+    numbers: IntArray
+
+    @classmethod
+    def of(cls, places: Sequence[Place]) -> "Places":
+        """Return the places of columns."""
+        known = [(i, place, NUMBERS.get(place.kind.id)) for i, place in enumerate(places)]
+        found = [(i, place.node, place.buffer, place.views, kind.itemsize) for i, place, kind in known if kind]
+        return cls(places, np.array(found, np.int64).reshape(-1, 5).T)
 
 
 def spans(kind: pa.DataType) -> tuple[int, int] | None:
@@ -185,6 +206,23 @@ class BatchSlices:
             raise CorruptFile(f"{self._file.path}: {items} numbers do not fit a buffer of {nbytes} bytes")
         return None if nulls else (self._at + offsets, self._at + at, items)
 
+    def all_item_places(self, columns: Places) -> IntArray:
+        """Return the `item_places` of columns, int64[columns, 3]; `UNSUPPORTED` for those that have none."""
+        batch, (at, node, buffer, views, width) = self._batch, columns.numbers
+        found = np.full((len(columns.places), 3), UNSUPPORTED, np.int64)
+        shift = np.append(0, np.cumsum(batch.views, dtype=np.int64))
+        buffer = buffer + shift[np.minimum(views, len(batch.views))] + 1
+        right = len(at) > 0 and node.max() < len(batch.nodes) and buffer.max() < len(batch.buffers)
+        if right:
+            (rows, nulls), (offset, nbytes) = batch.nodes[node].T, batch.buffers[buffer].T
+            full = nulls == 0
+            right = (rows == batch.rows).all() and (nbytes >= rows * width)[full].all()
+            found[at[full]] = np.stack([0 * rows, self._at + offset, rows], axis=1)[full]
+        others = np.delete(np.arange(len(found)), at if right else at[:0])  # all of them if one is damaged
+        for i in others.tolist():
+            found[i] = self.item_places(columns.places[i]) or UNSUPPORTED
+        return found
+
     def _in_batch(self, place: Place) -> Place:
         """Return the column's place in this batch."""
         return place._replace(buffer=place.buffer + sum(self._batch.views[: place.views])) if place.views else place
@@ -197,12 +235,12 @@ class BatchSlices:
     def _node(self, index: int) -> tuple[int, int]:
         if index >= len(self._batch.nodes):
             raise CorruptFile(f"{self._file.path}: a record batch has fewer columns than the schema")
-        return self._batch.nodes[index]
+        return int(self._batch.nodes[index, 0]), int(self._batch.nodes[index, 1])
 
     def _buffer(self, index: int) -> tuple[int, int]:
         if index >= len(self._batch.buffers):
             raise CorruptFile(f"{self._file.path}: a record batch has fewer buffers than the schema needs")
-        return self._batch.buffers[index]
+        return int(self._batch.buffers[index, 0]), int(self._batch.buffers[index, 1])
 
     def _bytes(self, index: int, start: int, stop: int) -> bytes:
         offset, length = self._buffer(index)

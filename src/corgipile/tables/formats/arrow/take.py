@@ -1,20 +1,21 @@
 """Reads scattered rows of uncompressed record batches in few calls, column by column."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from corgipile.errors import BadArgument, CorruptFile
-from corgipile.tables.formats.arrow.slices import BatchSlices, Place
+from corgipile.tables.formats.arrow.slices import UNSUPPORTED, BatchSlices, Place, Places
 from corgipile.tables.io.files import File, decoding
+from corgipile.tables.io.pieces import Recent, by_schema
 from corgipile.tables.io.row_cache import RowCache
 from corgipile.tables.table import LIMIT, IntArray, fixed_field, is_list, is_wide, item_bytes
 
 types = pa.types
-UNKNOWN, UNSUPPORTED = -1, -2
+UNKNOWN = -1
 MAX_VALUES_PER_READ = 1 << 16  # values of fixed-width columns per call
 Slices = Callable[[IntArray], Iterable[BatchSlices]]
 
@@ -32,7 +33,7 @@ class Take:
 
     def __init__(self, file: File, places: Mapping[str, Place], starts: IntArray) -> None:
         self._file, self._places, self._starts = file, places, starts
-        self._known: dict[str, IntArray] = {}
+        self._known: Recent[tuple[Places, IntArray]] = Recent(4)  # by columns
         self._end_caches: dict[str, RowCache] = {}
 
     def take(self, schema: pa.Schema, rows: IntArray, slices: Slices) -> pa.RecordBatch | None:
@@ -40,81 +41,75 @@ class Take:
 
         ``slices`` returns the bodies of some batches.
         """
-        if not all(width(field.type) for field in schema) or not self._find(schema.names, rows, slices):
+        widths, items = _widths(schema)
+        known = self._find(schema.names, rows, slices) if widths.all() else None
+        if known is None or (known[:, self._batches(rows), 0] == UNSUPPORTED).any():
             return None
-        fixed = [field for field in schema if fixed_field(field.type) is not None]
-        fixed.sort(key=_item_bytes, reverse=True)  # so that each column is aligned
-        columns: dict[str, pa.Array] = {}
+        kinds, columns = schema.types, [None] * len(widths)
+        fixed = np.argsort(-items, kind="stable")[: np.count_nonzero(items)]  # so that each column is aligned
         step = max(1, MAX_VALUES_PER_READ // max(1, len(rows)))
         with decoding(self._file.path):
-            for at in range(0, len(fixed), step):
-                columns |= self._fixed(fixed[at : at + step], rows)
-            columns |= {field.name: self._varlen(field, rows) for field in schema if field.name not in columns}
-        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+            for some in (fixed[at : at + step] for at in range(0, len(fixed), step)):
+                arrays = self._fixed([kinds[i] for i in some.tolist()], known[some], widths[some], rows)
+                for i, array in zip(some.tolist(), arrays, strict=True):
+                    columns[i] = array
+            for i in np.flatnonzero(items == 0).tolist():
+                columns[i] = self._varlen(schema.field(i), known[i], rows)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def sizes(self, schema: pa.Schema, rows: IntArray, slices: Slices) -> IntArray | None:
         """Return the bytes of each row; None if rows cannot be located one by one."""
-        if not all(width(field.type) for field in schema):
+        widths, items = _widths(schema)
+        varlen = [schema.field(i) for i in np.flatnonzero(items == 0).tolist()]
+        known = self._find([field.name for field in varlen], rows, slices) if widths.all() else None
+        if known is None or (known[:, self._batches(rows), 0] == UNSUPPORTED).any():
             return None
-        varlen = [field for field in schema if fixed_field(field.type) is None]
-        if not self._find([field.name for field in varlen], rows, slices):
-            return None
-        fixed = sum(width(field.type) for field in schema if fixed_field(field.type) is not None)
-        sizes = np.full(len(rows), fixed, np.int64)
-        for field in varlen:
-            low, high = self._ends(field, self._places_of(field.name, rows), rows)
+        sizes = np.full(len(rows), widths[items > 0].sum(), np.int64)
+        for field, places in zip(varlen, known, strict=True):
+            low, high = self._ends(field, places[self._batches(rows)], rows)
             sizes += (high - low) * width(field.type)
         return sizes
 
     def take_bytes(self, field: pa.Field, rows: IntArray, slices: Slices) -> list[bytes]:
         """Take rows of a binary column."""
-        self._find([field.name], rows, slices)
-        places = self._places_of(field.name, rows)
+        places = self._find([field.name], rows, slices)[0][self._batches(rows)]
         low, high = self._ends(field, places, rows)
         return self._file.gather_bytes(places[:, 1] + low, high - low)
 
     def _batches(self, rows: IntArray) -> IntArray:
         return np.searchsorted(self._starts, rows, side="right") - 1
 
-    def _find(self, names: Sequence[str], rows: IntArray, slices: Slices) -> bool:
-        """Locate columns in the batches of these rows; return whether all are supported."""
+    def _find(self, names: Sequence[str], rows: IntArray, slices: Slices) -> IntArray:
+        """Return where columns lie, int64[columns, batches, 3]; set in the batches of these rows."""
+
+        def make() -> tuple[Places, IntArray]:
+            columns = Places.of([self._places[name] for name in names])
+            return columns, np.full((len(names), len(self._starts) - 1, 3), UNKNOWN)
+
+        columns, known = self._known.get(tuple(names), make)
         near = np.unique(self._batches(rows))
-        fresh = [name for name in names if name not in self._known]
-        empty = np.full((len(fresh), len(self._starts) - 1, 3), UNKNOWN)
-        for name, places in zip(fresh, empty, strict=True):  # the first of two threads wins
-            self._known.setdefault(name, places)
-        missing, new, supported = {}, np.zeros(len(near), np.bool_), True
-        for name in names:
-            known = self._known[name]
-            states = known[near, 0]
-            if (lowest := states.min(initial=0)) < 0:
-                supported &= lowest != UNSUPPORTED
-                missing[name], new = known, new | (states == UNKNOWN)
-        for batch, body in zip(near[new].tolist(), slices(near[new]), strict=True):
-            for name, known in missing.items():
-                known[batch] = found = body.item_places(self._places[name]) or (UNSUPPORTED, 0, 0)
-                supported &= found[0] != UNSUPPORTED
-        return bool(supported)
+        new = near[(known[:1, near, 0] == UNKNOWN).any(axis=0)]
+        for batch, body in zip(new.tolist(), slices(new), strict=True):
+            found = body.all_item_places(columns)
+            known[1:, batch] = found[1:]
+            known[:1, batch] = found[:1]  # last: other threads check it
+        return known
 
-    def _places_of(self, name: str, rows: IntArray) -> IntArray:
-        """Return, for each row's batch, the start of a column's offsets and items, and the number of items."""
-        places: IntArray = self._known[name][self._batches(rows)]
-        return places
-
-    def _fixed(self, fields: Sequence[pa.Field], rows: IntArray) -> dict[str, pa.Array]:
+    def _fixed(
+        self, kinds: Sequence[pa.DataType], known: IntArray, widths: IntArray, rows: IntArray
+    ) -> Iterator[pa.Array]:
         """Take fixed-width columns in one call."""
-        batches = self._batches(rows)
-        places = np.stack([self._known[field.name][batches] for field in fields])
-        within, sizes = rows - self._starts[batches], np.array([[width(field.type)] for field in fields])
+        batches, sizes = self._batches(rows), widths[:, None]
+        places, within = known[:, batches], rows - self._starts[batches]
         self._check(within, within + 1, places)
         offsets = places[..., 1] + within * sizes
         data = self._file.gather(offsets.ravel(), np.broadcast_to(sizes, offsets.shape).ravel())
-        ends = np.cumsum(sizes * len(rows)).tolist()
-        parts = zip(fields, [0, *ends], ends, strict=False)
-        return {field.name: _flat(field.type, len(rows), data[start:stop]) for field, start, stop in parts}
+        ends = np.cumsum(widths * len(rows)).tolist()
+        parts = zip(kinds, [0, *ends], ends, strict=False)
+        return (_flat(kind, len(rows), data[start:stop]) for kind, start, stop in parts)
 
-    def _varlen(self, field: pa.Field, rows: IntArray) -> pa.Array:
-        kind, places = field.type, self._places_of(field.name, rows)
+    def _varlen(self, field: pa.Field, known: IntArray, rows: IntArray) -> pa.Array:
+        kind, places = field.type, known[self._batches(rows)]
         size = width(kind)
         wide = _offset_type(kind)
         low, high = self._ends(field, places, rows)
@@ -171,9 +166,11 @@ def width(kind: pa.DataType) -> int:
     return item_bytes(kind) if fixed is None else fixed[0].itemsize * math.prod(fixed[1])
 
 
-def _item_bytes(field: pa.Field) -> int:
-    fixed = fixed_field(field.type)
-    return 0 if fixed is None else fixed[0].itemsize
+@by_schema
+def _widths(schema: pa.Schema) -> IntArray:
+    """Return the `width` of each column, and its bytes of a number if it has a fixed width, int64[2, columns]."""
+    found = ((width(kind), fixed_field(kind)) for kind in schema.types)
+    return np.array([(size, fixed[0].itemsize if fixed else 0) for size, fixed in found], np.int64).reshape(-1, 2).T
 
 
 def _flat(kind: pa.DataType, count: int, data: npt.NDArray[np.uint8]) -> pa.Array:

@@ -14,7 +14,7 @@ from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import give_back
 from corgipile.tables.encoded import GROUP_BYTES
 from corgipile.tables.formats.parquet.lengths import Lengths, lengths_of, step_of
-from corgipile.tables.formats.parquet.pages import BUFFER, DICTIONARY, LARGE_PAGE, NUMBER_BYTES, read_page
+from corgipile.tables.formats.parquet.pages import DICTIONARY, LARGE_PAGE, NUMBER_BYTES, read_page
 from corgipile.tables.io.files import File, decoding
 from corgipile.tables.io.remote import RemoteFile
 
@@ -182,19 +182,20 @@ def _decoded(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(kind) else pa.binary() if pa.types.is_large_binary(kind) else kind
 
 
-def columns_reader(owner: Any, path: str, metadata: Any, source: Any = None) -> Any:
+def columns_reader(owner: Any, path: str, metadata: Any, buffer: int, source: Any = None) -> Any:
     """Return a reader for columns of a file, cached per thread, since opening is slow for many columns.
 
     Args:
         owner: The table.
         path: The file.
         metadata: Its footer.
+        buffer: Bytes to read ahead of each column chunk.
         source: A source to read instead of the file, with a new reader.
     """
     last = getattr(_readers, "last", (None, None, None))
     if source is None and last[0] == weakref.ref(owner) and last[1] is metadata:
         return last[2]
-    reader = pq.ParquetFile(source or pa.OSFile(path), metadata=metadata, buffer_size=BUFFER, pre_buffer=False)
+    reader = pq.ParquetFile(source or pa.OSFile(path), metadata=metadata, buffer_size=buffer, pre_buffer=False)
     if source is None:
         _readers.last = weakref.ref(owner), metadata, reader
     return reader

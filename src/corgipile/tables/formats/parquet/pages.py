@@ -18,6 +18,7 @@ from corgipile.tables.table import IntArray
 __all__ = [
     "DICTIONARY",
     "LARGE_PAGE",
+    "MIN_BUFFER",
     "NUMBER_BYTES",
     "NumberedFile",
     "Page",
@@ -36,7 +37,7 @@ __all__ = [
 HEAD, MAX_HEAD, MAX_NESTING = 64, 1 << 20, 4  # bytes read of a page header, its largest size, records in records
 SMALL_CHUNK = 1 << 20  # bytes of a column chunk whose pages are not looked at
 LARGE_PAGE = 8 << 20  # bytes far above the page size of common writers
-BUFFER = 1 << 16
+BUFFER, MIN_BUFFER = 1 << 16, 1 << 13  # bytes read ahead of a column chunk; of many columns with short ones
 USUAL_PAGE = 3 << 20  # bytes of a page and its copy from common writers
 TRUTHS, NUMBERS, BYTES, RECORD = (1, 2), (4, 5, 6), 8, 12  # Thrift types
 DICTIONARY = 2  # type of a page
@@ -129,12 +130,12 @@ def _page_starts(chunk: Any) -> list[int]:
     return starts
 
 
-def page_bytes(file: File, chunk: Any) -> int:
+def page_bytes(file: File, chunk: Any, buffer: int = BUFFER) -> int:
     """Return the bytes held while a column chunk is read: its dictionary and largest page, compressed and decoded.
 
     For remote files, which would need a request, common sizes are assumed.
     """
-    whole = BUFFER + int(chunk.total_uncompressed_size + chunk.total_compressed_size)
+    whole = buffer + int(chunk.total_uncompressed_size + chunk.total_compressed_size)
     if isinstance(file, RemoteFile) or whole <= SMALL_CHUNK:
         return min(USUAL_PAGE, whole)
     sizes: dict[bool, int] = {}
@@ -143,7 +144,7 @@ def page_bytes(file: File, chunk: Any) -> int:
             return whole
         is_dictionary = page.kind == DICTIONARY
         sizes[is_dictionary] = max(sizes.get(is_dictionary, 0), page.nbytes + page.stored)
-    return BUFFER + sum(sizes.values())
+    return buffer + sum(sizes.values())
 
 
 class Page(NamedTuple):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -118,19 +118,29 @@ class ParquetSizes(Checked):
 
     def _dictionary(self, name: str) -> int:
         """Return the minimum bytes of decoding, for a dictionary or a page of any row group; 0 if they are small."""
-        return self._dictionaries.get(name, lambda: self._find_dictionary(name))
-
-    def _find_dictionary(self, name: str) -> int:
-        groups = [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
-        if len(self) and not 0 < self._bits[name] < 8 * SAMPLE_BYTES:
-            groups.append(int(np.diff(self._starts).argmax()))
-        if not groups:
+        narrow = 0 < self._bits[name] < 8 * SAMPLE_BYTES
+        if not self._large_groups and (narrow or not len(self)):
             return 0
+        return self._dictionaries.get(name, lambda: self._find_dictionary(name, narrow))
+
+    @cached_property
+    def _large_groups(self) -> list[int]:
+        return [i for i, size in enumerate(self._bytes) if size > coding.LARGE_PAGE]
+
+    def _find_dictionary(self, name: str, narrow: bool) -> int:
+        groups = self._large_groups + ([] if narrow or not len(self) else [int(np.diff(self._starts).argmax())])
         return coding.decoding_bytes(self._file, self._metadata, groups, self._chunks[name], self._page_bytes)
 
     def _page_bytes(self, chunk: Any) -> int:
         """Return the bytes held while a column chunk is read; each chunk's pages are looked at once."""
-        return self._in_pages.get(int(chunk.data_page_offset), lambda: pages.page_bytes(self._file, chunk))
+        find = partial(pages.page_bytes, self._file, chunk, self._buffer_bytes)
+        return self._in_pages.get(int(chunk.data_page_offset), find)
+
+    @cached_property
+    def _buffer_bytes(self) -> int:
+        """Return the bytes to read ahead of each column chunk: no more than one has on average."""
+        chunks = sum(map(len, self._chunks.values()))
+        return max(pages.MIN_BUFFER, min(pages.BUFFER, max(self._bytes, default=0) // max(1, chunks)))
 
     def _chunks_of(self, group: int, name: str) -> list[Any]:
         """Return the column chunks of a column in a row group."""

@@ -56,6 +56,7 @@ SAMPLE_ROWS = 64
 MIN_HEAD_ROWS = 4  # rows of a row group that are decoded without the others
 MAX_DIRECT_GROUPS = 3  # groups of columns that a single pass decodes without a spill file
 BATCH_ROWS, BATCH_BYTES, BATCH_PARTS = coding.BATCH_ROWS, 1 << 17, 32  # decoded at a time; of the bytes in flight
+BATCH_RUN, MAX_BATCH_BYTES = 1 << 12, 1 << 20  # bytes of a column worth a call; of a batch of many columns
 
 DECODERS, QUEUE_SHARE = min(4, os.cpu_count() or 1), 1 / 3  # decoding threads for stores; bytes that may queue
 
@@ -126,8 +127,11 @@ class ParquetTable(ParquetSizes):
         """Return the footer, which is read again after eviction from the cache."""
         if self._remote_metadata is not None:
             return self._remote_metadata
+        return _footers.of(self, "footer", self._read_footer)
+
+    def _read_footer(self) -> Any:
         with decoding(self._file.path):
-            return _footers.of(self, "footer", lambda: pages.NumberedFile(self._file.source()).metadata)
+            return pages.NumberedFile(self._file.source()).metadata
 
     @property
     def nbytes(self) -> int:
@@ -194,9 +198,9 @@ class ParquetTable(ParquetSizes):
         counts = np.diff(self._starts)
         if not counts.size:
             return [list(columns)]
-        chunks = {name: self._chunks_of(int(counts.argmax()), name) for name in columns}
-        in_pages = {name: sum(map(self._page_bytes, found)) for name, found in chunks.items()}
-        batches = {name: int(self._batch_rows([name]) * self._width(name)) for name in columns}
+        chunk_of = self._metadata.row_group(int(counts.argmax())).column
+        in_pages = {name: sum(self._page_bytes(chunk_of(i)) for i in self._chunks[name]) for name in columns}
+        batches = {name: int(min(counts.max(), self._batch_rows([name])) * self._width(name)) for name in columns}
         return group_columns({name: in_pages[name] + batches[name] for name in columns})
 
     def _head(self, group: int, name: str) -> pa.RecordBatch | None:
@@ -220,7 +224,8 @@ class ParquetTable(ParquetSizes):
 
     def _batch_rows(self, names: Sequence[str], limit: int = 0) -> int:
         width = sum(map(self._width, names))
-        return max(1, min(BATCH_ROWS, int(max(BATCH_BYTES, limit // BATCH_PARTS) / max(width, 1e-9))))
+        size = max(BATCH_BYTES, limit // BATCH_PARTS, min(len(names) * BATCH_RUN, MAX_BATCH_BYTES))
+        return max(1, min(BATCH_ROWS, int(size / max(width, 1e-9))))
 
     def _batches(
         self, names: list[str], groups: range, rows: int | None = None, limit: int = 0
@@ -282,7 +287,7 @@ class ParquetTable(ParquetSizes):
         with decoding(self._file.path):
             untyped = lambda: _footers.of(self, "untyped", lambda: coding.without_types(self._metadata))  # noqa: E731
             metadata = coding.metadata_for(schema, self._metadata, untyped)
-            file = coding.columns_reader(self, self._file.path, metadata, source)
+            file = coding.columns_reader(self, self._file.path, metadata, self._buffer_bytes, source)
             decoded, lengths = 0, [(group, self._row_lengths(group, names)) for group in groups]
             for batch in coding.in_batches(file, names, lengths, rows):
                 batch.validate(full=True)
