@@ -465,6 +465,7 @@ def sgd_groups(
     weights_type: int,
     /,
 ) -> tuple[int, int]: ...
+
 # bind_sums.c
 SUM_BYTES: int
 

@@ -111,7 +111,7 @@ def test_an_error_of_a_decoding_thread_reaches_the_caller(numbers, monkeypatch, 
 def test_page_headers_are_read_once(numbers, monkeypatch):
     path, rows = numbers
     table, seen, inner = ParquetTable(path), [], parquet.pages.page_bytes
-    note = lambda file, chunk: seen.append(chunk.data_page_offset) or inner(file, chunk)  # noqa: E731
+    note = lambda file, chunk, *more: seen.append(chunk.data_page_offset) or inner(file, chunk, *more)  # noqa: E731
     monkeypatch.setattr(parquet.pages, "page_bytes", note)
     table.units(rows.schema.names)
     unpack_shared(table, rows.schema.names)

@@ -187,7 +187,7 @@ class Runs(Stack):
 
 
 def _place(run: Run) -> tuple[object, ...]:
-    """Return a sort key by which models that can visit a row at once are adjacent."""
+    """Return a sort key that puts models that can visit a row at once side by side."""
     schedule = run.schedule
     return run.fold, at_once(run.sgd), schedule.step, schedule.l1 > 0, schedule.l2 > 0
 
