@@ -16,6 +16,9 @@
 #ifdef RWF_NOWAIT
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#ifndef cp_preadv2 /* the system call itself: older C libraries have no function for it */
+#define cp_preadv2(fd, parts, count, offset, flags) syscall(SYS_preadv2, fd, parts, count, offset, 0L, flags)
+#endif
 #endif
 
 #define CP_TMPFS 0x01021994
@@ -142,7 +145,7 @@ static inline ssize_t cp_preadv_some(int fd, const struct iovec *parts, int coun
 #ifdef RWF_NOWAIT
     if (!wait) {
         struct statfs system;
-        ssize_t done = syscall(SYS_preadv2, fd, parts, count, offset, 0L, RWF_NOWAIT); /* no older C library has it */
+        ssize_t done = cp_preadv2(fd, parts, count, (off_t)offset, RWF_NOWAIT);
         if (done >= 0 || errno != EOPNOTSUPP || fstatfs(fd, &system) < 0 || system.f_type != CP_TMPFS)
             return done;
     }

@@ -153,7 +153,7 @@ static inline void check_calls(int nowait, int64_t gap, int64_t stage, int64_t m
 }
 
 #define preadv device_preadv
-#define preadv2 device_preadv2
+#define cp_preadv2 device_preadv2
 #define pwrite device_pwrite
 #undef posix_fadvise
 #define posix_fadvise device_fadvise

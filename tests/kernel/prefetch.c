@@ -34,7 +34,7 @@ static inline int refusing_create(pthread_t *thread, const pthread_attr_t *attr,
 
 #define pthread_create refusing_create
 #define preadv slow_preadv
-#define preadv2 slow_preadv2
+#define cp_preadv2 slow_preadv2
 #include "io/prefetch.h"
 #include <stdio.h>
 

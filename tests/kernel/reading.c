@@ -306,7 +306,7 @@ static void items(uint64_t seed)
             }
     for (int32_t i = 0; i < rows_read; i++)
         owner[i] = CP_NO_OWNER;
-    cp_bundles_init(&bundles);
+    cp_bundles_init(&bundles, seed % 2 ? 1 << 20 : 0);
     cp_reader reader = started(list_columns, count);
     int64_t entries = 0;
     for (int how = 0; how < 4; how++) {
@@ -343,7 +343,7 @@ static void items(uint64_t seed)
             for (int32_t slot = 0; slot < rows_read; slot++)
                 owner[slot] = CP_NO_OWNER;
             cp_bundles_free(&bundles);
-            cp_bundles_init(&bundles);
+            cp_bundles_init(&bundles, seed % 2 ? 1 << 20 : 0);
         }
     cp_bundles_free(&bundles);
     cp_reader_stop(&reader);

@@ -52,7 +52,7 @@ class Commands(TyperGroup):
         """Load a subcommand; return None for an unknown name."""
         found: Any = _load(cmd_name) if cmd_name in COMMANDS else None
         others = [one for one in found.params if one.name not in FIRST.split()] if found and ctx.obj else []
-        if len(others) > 20:
+        if len(others) > 20 and len(found.params) - len(others) > 5:  # a command that trains
             for one in others:
                 one.hidden = one.param_type_name == "option"
             found.epilog = f"`corgipile {cmd_name} --help --all` shows all options."

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 import struct
@@ -39,7 +40,6 @@ MAX_HEADER_BYTES = 100 << 20
 MAX_CLASS_LETTERS = 1 << 24  # letters of all class names, each counted as the longest
 LEARNT = ("center", "scale", "learnt_coef", "learnt_intercept")  # tensors that only a warm start needs
 OPTIMIZER_STATE = "beside"
-MAX_SECONDS = 1 << 40  # of an epoch
 NOTE_TYPES = {"bigquery": dict, "left_out": dict, "notes": list, "others": list, "class_weight": str | dict | None}
 NOTE_TYPES |= {"l1": float | int | None, "l2": float | int | None}
 Arrays = dict[str, npt.NDArray[Any]]
@@ -240,5 +240,5 @@ def _check_values(model: "Model") -> None:
         counts = [record.get(name) or 0 for name in ("epoch", "rows", "skipped", "bytes_read")]
         if not all(isinstance(count, int) and 0 <= count < 1 << 63 for count in counts):
             raise ValueError(f"its history must count rows, got {counts}")
-        if not 0 <= (record.get("seconds") or 0) < MAX_SECONDS:
+        if not 0 <= float(record.get("seconds") or 0) < math.inf:
             raise ValueError(f"its history must hold seconds, got {record['seconds']}")
