@@ -311,7 +311,11 @@ def test_bytes_at_random_are_a_model_or_an_error(server, rows):
     assert sum(row["said"] is None for row in found) > 20
     for row in found:
         if row["said"] is None:
-            tensors, _ = parts(unpack(bytes.fromhex(row["found"])))
+            try:
+                tensors, _ = parts(unpack(bytes.fromhex(row["found"])))
+            except BadModelFile as error:  # Python also checks the encoding, which the server hands on
+                assert "not the state of an encoding" in str(error)
+                continue
             assert tensors == parts(unpack(some[row["i"]]))[0]
         else:
             clear = re.match("22P03 the content is not a model saved by corgipile: .|0A000 the extension cannot hold ",

@@ -101,10 +101,14 @@ class BatchGatherer:
         try:
             for number, visit in enumerate(visits, step):
                 at, skip = min(skip, len(visit)), max(0, skip - len(visit))
-                ends = np.append(0, np.cumsum(self._buffer.varlen.sizes(visit))) if self._buffer.varlen else None
+                begin, stop, ends = at, at, None  # rows are sized in parts, since a step may visit the whole buffer
                 while at < len(visit) and rows:
-                    sizes = None if ends is None else ends[at + 1 : at + rows + 1] - ends[at]
-                    added = self._add(group, visit[at : at + rows], sizes)
+                    if at == stop:
+                        begin, stop = at, min(len(visit), at + GATHER_ROWS)
+                        ends = self._ends(visit[begin:stop]) if self._buffer.varlen else None
+                    part = slice(at, min(stop, at + rows))
+                    sizes = None if ends is None else ends[1 + at - begin : 1 + part.stop - begin] - ends[at - begin]
+                    added = self._add(group, visit[part], sizes)
                     group.places.append((number, at, added))
                     at, rows = at + added, rows - added
                     if group.rows == group.most:
@@ -122,6 +126,10 @@ class BatchGatherer:
         finally:
             self._wait()
             visits.close()  # type: ignore[attr-defined]  # a generator: ends its reading thread
+
+    def _ends(self, visit: SlotArray) -> IntArray:
+        """Return the cumulative variable-length bytes of rows, from 0 on."""
+        return np.append(0, np.cumsum(self._buffer.varlen.sizes(visit)))
 
     def _pop_ready(self, ready: deque["_Gathering"], left: int) -> Iterator[Group]:
         """Yield the oldest groups until only ``left`` are left."""
