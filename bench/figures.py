@@ -1,4 +1,4 @@
-"""Print the saved results behind the figures of each page, their days, and the commits to the code since.
+"""Print the saved results behind each page's tables, their days, and the number of later commits to the code.
 
 python bench/figures.py
 """
@@ -35,7 +35,7 @@ def main() -> int:
         for table in tables((ROOT / page).read_text(encoding="utf-8")):
             print(f"{page}:{table.line}: {len(table.numbers)} numbers")
             for name in table.results:
-                commits = git("log", "--format=%h", f"--since={day(name)}", "--", *CODE).split()
+                commits = git("log", "--format=%h", f"--since={day(name)} 00:00", "--", *CODE).split()
                 print(f"  {name}, {day(name)}, {len(commits)} commits to the code since")
             if missing := table.unsupported():
                 wrong += 1

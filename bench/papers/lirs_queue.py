@@ -1,4 +1,4 @@
-"""LIRS (Fig. 3, Tables 6 and 7): accuracy of a shuffle queue, as TensorFlow's input pipeline has, by its size.
+"""LIRS (Fig. 3): accuracy of a shuffle queue, as TensorFlow's input pipeline has, by its size.
 
     python bench/papers/lirs_queue.py [--data DIR] [--scale 4] [--save]
 

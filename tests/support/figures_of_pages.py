@@ -1,6 +1,6 @@
 """Published figures: each table of a page names the saved results that hold its figures.
 
-A comment above a table names them: ``<!-- results: torch_loader, loader_notes -->``. Signs do not count.
+A comment above a table names them: ``<!-- results: torch_loader, loader_notes -->``. Signs are ignored.
 """
 
 import json

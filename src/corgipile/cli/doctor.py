@@ -13,12 +13,12 @@ from corgipile.lazy import lazy
 
 environment, index_cache = lazy("corgipile.environment"), lazy("corgipile.tables.io.index_cache")
 server, spill, torch = lazy("corgipile.postgres.server"), lazy("corgipile.tables.io.spill"), lazy("torch")
-LEVELS = ("no vectors beyond the compiler's", "AVX2", "AVX-512")
+LEVELS = ("compiler's default", "AVX2", "AVX-512")
 
 
 @guarded
 def command(*, json: Json = False) -> None:
-    """Show versions, extras, instruction set, devices and folders: add this to a report of a problem."""
+    """Show versions, extras, instruction set, devices and folders: include the output in bug reports."""
     facts: dict[str, Any] = {**environment.versions(), "kernel": f"{_kernel.__file__}, {LEVELS[_kernel.sgd_isa()]}"}
     facts |= {f"extra {name}": text for name, text in _extras().items()}
     facts["device"] = _device() if find_spec("torch") else "none: PyTorch is not installed"

@@ -28,7 +28,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Members:
-    """One model of all rows.
+    """The models of a run; this class is a single model of all rows.
 
     Attributes:
         count: The number of models.
@@ -53,7 +53,7 @@ class Members:
         return total_figures(each)
 
     def described(self, notes: list[list[str]]) -> list[str]:
-        """Take the notes of each model and return them, once each, with the models that they are of."""
+        """Clear the models' notes and return each distinct one with the models that it concerns."""
         of = defaultdict[str, list[int]](list)
         for at, texts in enumerate(notes):
             for text in texts:

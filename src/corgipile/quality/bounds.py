@@ -49,7 +49,7 @@ class CorgiPileBound:
 
     @property
     def factor(self) -> float:
-        """Return ``(1 - alpha) h_D``: visits of CorgiPile per visit of an independent row; below 1 it needs fewer."""
+        """Return ``(1 - alpha) h_D``: rows that CorgiPile visits per independently drawn row, for the same error."""
         return (1 - self.alpha) * self.h_d
 
     def convex(self, visits: float) -> tuple[float, float, float]:
@@ -66,11 +66,12 @@ class CorgiPileBound:
     def smooth(self, visits: float) -> tuple[float, float, float]:
         """Return the three terms of Theorem 2, for smooth losses: mean squared norm of the gradient.
 
-        With all blocks in memory, the first term is the theorem's ``T^(-2/3)``.
+        With all blocks in memory it is the theorem's form for alpha = 1: ``T^(-2/3)``, 0 and the drift. The same form
+        serves for an h_D or a variance of 0, for which the paper has no bound.
         """
         rows, spread = self.blocks * self.b, self.factor * self.variance
         if not spread:
-            return visits ** (-2 / 3), 0.0, rows**3 / visits
+            return visits ** (-2 / 3), 0.0, (self.n / self.blocks * rows) ** 3 / visits
         beta = self.alpha**2 / spread + (1 - self.alpha) ** 2 * (self.b - 1) ** 2 / spread
         gamma = (self.n / self.blocks) ** 3 / spread**1.5
         return sqrt(spread / visits), beta / visits, gamma * rows**3 / visits**1.5
@@ -126,7 +127,7 @@ def theorem_step(
         strong: Constant of strong convexity, mu.
         smooth: Lipschitz constant of the gradients, L.
         hessian: Lipschitz constant of the Hessians.
-        gradient: Bound of the gradients' norms, G.
+        gradient: Bound of the gradients' norms, G; 0 leaves its terms out, so the rate may exceed the theorem's.
 
     Example:
         >>> round(theorem_step(0, n=10, b=100, strong=1.0, smooth=1.0), 6)
@@ -137,7 +138,9 @@ def theorem_step(
 
 
 def at_home(ranks: int, fraction: float, epochs: int) -> float:
-    """Return the share of rows on their first rank after some exchanges of a fraction Q (partial local shuffling).
+    """Return the share of rows on their first rank after the exchanges of a fraction Q of the paper.
+
+    A rank of the paper may send to itself. corgipile's never does: see `corgipile.orders.Exchange.at_home`.
 
     Example:
         >>> at_home(8, 0.0, 10), round(at_home(8, 0.1, 7), 3), at_home(8, 1.0, 1)
@@ -147,9 +150,9 @@ def at_home(ranks: int, fraction: float, epochs: int) -> float:
 
 
 def log_reachable_share(rows: int, ranks: int, fraction: float) -> float:
-    """Return log of the share of all permutations that an exchange of a fixed fraction reaches; 0 for all.
+    """Return the natural logarithm of the share of all permutations that an exchange of a fixed fraction reaches.
 
-    ``sigma = (QN)! / (QN/M)!^M (N/M)!^M`` of ``N!``, so local shuffling has ``(N/M)!^M``.
+    The share is ``sigma / N!`` with ``sigma = (QN)! (N/M)!^M / (QN/M)!^M``. Local shuffling reaches ``(N/M)!^M``.
 
     Example:
         >>> round(log_reachable_share(8, 2, 0.0), 3), log_reachable_share(8, 2, 1.0)  # 1 of 70
@@ -163,8 +166,8 @@ def log_reachable_share(rows: int, ranks: int, fraction: float) -> float:
 def shuffling_error(rows: int, ranks: int, fraction: float) -> float:
     """Return epsilon, the total variation between an exchange's permutations and uniform ones (Meng et al., 2017).
 
-    It is 1 to machine precision for every fraction below 1 and all but tiny tables, so it does not rank exchanges:
-    compare them by deff, accuracy, and `at_home`.
+    It is 1 to machine precision unless the table is tiny or nearly all rows are exchanged, so it does not rank
+    exchanges: compare them by deff, accuracy, and `at_home`.
 
     Example:
         >>> round(shuffling_error(8, 2, 0.0), 3), shuffling_error(10_000, 8, 0.9), shuffling_error(10_000, 8, 1.0)
@@ -176,7 +179,7 @@ def shuffling_error(rows: int, ranks: int, fraction: float) -> float:
 def partial_terms(rows: int, ranks: int, fraction: float, *, batch: int, epochs: int) -> tuple[float, float, float]:
     """Return the three terms of the bound of partial local shuffling for convex losses.
 
-    They are ``sqrt(1/(S N))``, ``log N / N`` and ``N epsilon² / (b M)``: the third holds for every exchange.
+    They are ``sqrt(1/(S N))``, ``log N / N`` and ``N epsilon² / (b M)`` for S epochs, N rows, batches of b and M ranks.
 
     Example:
         >>> [round(term, 4) for term in partial_terms(10_000, 8, 1.0, batch=32, epochs=4)]
