@@ -271,6 +271,9 @@ def test_stored_expressions_are_checked_again(sql, trained):
         "json_serialize_plan('FROM ''http://127.0.0.1:9/a''')", "bitstring('1', 1 << 30)", "NULL::DOUBLE[100000]", "f2::INET",
         "f1 COLLATE de", "row_number() OVER ()", "list_reduce([f1], lambda a, b: a || a)", "replace(f1, 'a', 'aa')", "abs(f2)",
         f"{HIDDEN}0 || {HIDDEN}0", "||".join(["f1"] * 101), f"{'nullif(' * 9}f2{', 1)' * 9}", f"length('{'a' * MAX_LENGTH}')", 3,
+        "concat_ws(f1, '', '', '')", "CASE CASE f2 WHEN 0 THEN 0 END WHEN 0 THEN 0 WHEN 1 THEN 1 END",
+        "case when f2 > 1 then case f2 when 1 then 2 end end", f"{'[' * 9}f2{']::varchar' * 9}",
+        "list_filter([1], lambda x: len(list_filter([1], lambda y: x > y)) > 0)",
     ):  # fmt: skip
         model.params["bigquery"]["transform"]["scaled"] = expression
         sql.execute("DELETE FROM corgipile_models WHERE name = ?", [name])
@@ -296,6 +299,7 @@ def test_stored_expressions_are_checked_again(sql, trained):
 def test_transforms_take_usual_expressions(sql):
     items = [
         "f1 || '_' || upper(kind)", "f2::FLOAT8", "EXTRACT(YEAR FROM DATE '2020-01-31')", "CASE WHEN f2 > 1 THEN 1 END",
+        "CASE f1 WHEN 'a' THEN 1 ELSE 2 END", "CASE WHEN f2 > 1 THEN CASE WHEN f3 > 1 THEN 1 END END", "f2 + 1 -- one more",
         "f2 BETWEEN 0 AND 1", "nullif(f2, 0)", "coalesce(f2, 0)", "IF(f2 > 0, 'a', 'b')", "f1 LIKE 'a%'", "trim(f1)",
         "replace(f1, ',', '.')", "f2 ^ 2 + ln(abs(f2) + 1)", "f1 IN ('a', 'b')", "TRY_CAST(f1 AS BIGINT)", "[f2, f3][1]",
         "TIMESTAMP '2020-01-01' + INTERVAL 3 DAY", "f1 IS NULL", "NOT (f2 > 0)", "regexp_extract(f1, '[a-c]')",

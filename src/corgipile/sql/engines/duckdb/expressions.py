@@ -1,6 +1,7 @@
 """Check of the SQL expressions that a model file holds."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,7 +11,11 @@ from corgipile.sql.engines.duckdb.session import Session
 __all__ = ["HIDDEN", "check_expressions"]
 
 HIDDEN = "corgipile_computed_"  # prefix of computed columns
-MAX_LENGTH, MAX_COLUMNS, MAX_NULLIF = 1 << 16, 100, 8  # of one expression; each nullif doubles its first argument
+MAX_LENGTH, MAX_COLUMNS = 1 << 16, 100  # of one expression
+MAX_CALLS = {"nullif": 8, "list_value": 8, "list_filter": 1}  # nested ones double a value, its quotes, or multiply time
+MAX_REPEATED = 1 << 12  # characters of an expression with CASE x WHEN, which DuckDB reads as a copy of x per WHEN
+CASE = re.compile(r"(?<![^\W\d])case(?!\w)", re.IGNORECASE)  # in strings too: they need no parsing then
+SIMPLE_CASE = re.compile(CASE.pattern + r"(?!\s+when(?!\w))", re.IGNORECASE)
 PARTS = {"BETWEEN", "CASE", "CAST", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA"}
 PARTS |= {"OPERATOR", "TYPE"}  # other parts read other rows, or load an extension
 TYPES = (
@@ -28,7 +33,7 @@ FUNCTIONS = (
     "signbit sin sinh sqrt subtract tan tanh trunc xor "
     "array_contains array_extract array_length array_position element_at len list_contains list_element list_extract "
     "list_filter list_position list_value "
-    "ascii bit_length char_length character_length chr concat concat_ws contains damerau_levenshtein editdist3 "
+    "ascii bit_length char_length character_length chr concat contains damerau_levenshtein editdist3 "
     "ends_with hamming instr jaccard jaro_similarity jaro_winkler_similarity lcase left left_grapheme length "
     "length_grapheme levenshtein lower ltrim mismatches nfc_normalize octet_length ord position prefix regexp_extract "
     "regexp_full_match regexp_matches replace reverse right right_grapheme rtrim starts_with strip_accents strlen "
@@ -50,6 +55,9 @@ def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
     shadowed = "SELECT function_name FROM system.main.duckdb_functions() WHERE NOT internal"
     known, rests = {*FUNCTIONS.split()} - {str(name).lower() for (name,) in session.rows(shadowed)}, []
     for name, sql in [("", "0"), *columns.items()]:
+        if len(str(sql)) > MAX_LENGTH or _repeats(str(sql)):
+            limits = f"{MAX_LENGTH} characters, and one CASE unless each begins with CASE WHEN"
+            raise BadArgument(f"an expression of TRANSFORM must have at most {limits}, got {name!r}")
         statement = {"sql": f"SELECT ({sql}\n)"}
         text = str(session.rows("SELECT system.main.json_serialize_sql($sql)", statement)[0][0])
         try:
@@ -68,9 +76,14 @@ def check_expressions(session: Session, columns: Mapping[str, str]) -> None:
         named = [part["column_names"][-1] for part in parts if part["class"] == "COLUMN_REF"]
         if any(one.lower().startswith(HIDDEN) for one in named) or not all(map(_keeps_length, parts)):
             raise BadArgument(f"TRANSFORM must replace text by one character, and name columns only, got {name!r}")
-        if len(sql) > MAX_LENGTH or len(named) > MAX_COLUMNS or calls.count("nullif") > MAX_NULLIF:
-            limits = f"{MAX_LENGTH} characters, {MAX_COLUMNS} columns and {MAX_NULLIF} nullif"
+        if len(named) > MAX_COLUMNS or any(calls.count(one) > most for one, most in MAX_CALLS.items()):
+            limits = f"{MAX_COLUMNS} columns, 8 nullif, 8 lists and one list_filter"
             raise BadArgument(f"an expression of TRANSFORM must have at most {limits}, got {name!r}")
+
+
+def _repeats(sql: str) -> bool:
+    """Return whether an expression has CASE x WHEN in another CASE, or in a long text."""
+    return SIMPLE_CASE.search(sql) is not None and (len(sql) > MAX_REPEATED or len(CASE.findall(sql)) > 1)
 
 
 def _keeps_length(part: Mapping[str, Any]) -> bool:

@@ -89,7 +89,7 @@ def computed_sql(session: Session, model: "Model", wanted: list[str], rows: str)
     if not (isinstance(transform, dict) and all(isinstance(transform.get(name), str) for name in wanted)):
         raise BadModelFile(f"TRANSFORM of the model must compute {listed(wanted)}; train it again")
     check_expressions(session, {name: transform[name] for name in wanted})
-    computed = ", ".join(f"{transform[name]} AS {HIDDEN}{i}" for i, name in enumerate(wanted))
+    computed = ", ".join(f"({transform[name]}\n) AS {HIDDEN}{i}" for i, name in enumerate(wanted))
     return f"SELECT {computed}, * FROM ({rows}\n)"
 
 
