@@ -55,7 +55,7 @@ NEAREST = {
     "tests/kernel/test_sgd_weights.py",
     "kernel/newton": "tests/kernel/test_newton.py tests/linear/test_newton.py",
     **dict.fromkeys(
-        ("kernel/sgd/simd", "kernel/sgd/scratch.h", "kernel/sgd/multi", "kernel/sgd/folds.h", "kernel/sgd/pack"),
+        ("kernel/sgd/simd", "kernel/sgd/scratch.h", "kernel/sgd/multi", "kernel/sgd/pack"),
         "tests/kernel/test_sgd_multi_model.py tests/kernel/test_sgd.py",
     ),
     "kernel/dual": "tests/kernel/test_dual.py tests/linear/test_dual.py tests/linear/test_dual_weights.py",

@@ -334,6 +334,31 @@ def test_a_full_disk_leaves_text_to_be_hashed_in_each_epoch(long_text, monkeypat
     assert np.array_equal(cp.train(long_text["arrow"], **how).coef, expected)
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow", "memory"])
+@pytest.mark.parametrize("failure", ["full", "longer than sampled"])
+def test_hashed_rows_that_do_not_fit_leave_the_columns_to_be_spilled(long_text, monkeypatch, form, failure):
+    """A disk that fills while hashed rows are written, and rows that samples had not shown, change no model."""
+    how, tried = {"text": "text", "features": ["more"], "epochs": 3, "memory": "1MB", "hash_bits": 12}, []
+    monkeypatch.setattr(HashedColumns, "spills", False)
+    expected = cp.train(long_text[form], **how).coef
+    monkeypatch.undo()
+
+    def full(out, *_):
+        tried.append(out)
+        out.write(b"half a batch")
+        raise WriteFailed(28, "the disk is full")
+
+    if failure == "full":
+        monkeypatch.setattr("corgipile.features.hashed.write_plain", full)
+    else:
+        monkeypatch.setattr("corgipile.features.hashed.format_bytes", lambda size: tried.append(size) or str(size))
+        monkeypatch.setattr("corgipile.features.hashed.MAX_SPILLED", 1 << 18)
+        monkeypatch.setattr("corgipile.features.hashed.check_room", lambda *_: None)
+        monkeypatch.setattr(HashedColumns, "spills", True)
+    assert np.array_equal(cp.train(long_text[form], **how).coef, expected)
+    assert len(tried) == 1
+
+
 @pytest.mark.parametrize("kind", ["csv", "memory", "files"])
 def test_spill_off_holds_for_hashed_rows_of_any_format(long_text, tmp_path, monkeypatch, kind):
     spilled = []

@@ -126,17 +126,6 @@ def test_exchange_reaches_the_counted_permutations():
     assert bounds.shuffling_error(4, 2, 1.0) == 0
 
 
-def test_share_at_home_is_that_of_simulated_exchanges():
-    random, ranks, fraction, each = np.random.default_rng(3), 8, 0.25, 400
-    at = np.repeat(np.arange(ranks), each)
-    for epoch in range(1, 5):
-        moved = np.concatenate([r * each + random.permutation(each)[: int(fraction * each)] for r in range(ranks)])
-        rows = np.array([np.flatnonzero(at == r) for r in range(ranks)]).ravel()[moved]
-        at[rows] = random.permutation(at[rows])
-        share = np.mean(at == np.repeat(np.arange(ranks), each))
-        assert share == pytest.approx(bounds.at_home(ranks, fraction, epoch), abs=0.04)
-
-
 @pytest.mark.parametrize("wrong", [{"n": 0}, {"n": 9}, {"b": 0}, {"h_d": 11.0}, {"variance": -1.0}])
 def test_refuses_what_no_table_has(wrong):
     with pytest.raises(BadArgument, match="must hold"):

@@ -1,5 +1,6 @@
 """Tables with hashed features: sparse rows in two extra columns."""
 
+import errno
 import logging
 import os
 from collections import deque
@@ -17,6 +18,7 @@ import pyarrow as pa
 from corgipile.errors import BadArgument, BadSchema, WriteFailed
 from corgipile.features.choose import require
 from corgipile.features.encoders import Encoder
+from corgipile.sizes import format_bytes
 from corgipile.tables.concat import DIMS_KEY
 from corgipile.tables.encoded import Part, SpilledTable, unpack, unpack_shared, use_spilled, write_plain
 from corgipile.tables.formats.arrow.file import ArrowFile
@@ -103,8 +105,16 @@ class HashedColumns(Wrapper):
         return super().unpacked(columns, unpack)
 
     def write_plain(self, columns: Sequence[str], out: SpillWriter) -> None:
-        """Write hashed rows as one section of a spill file."""
-        write_plain(out, pick(self.schema, columns), self._hashed(list(columns)), len(self))
+        """Write hashed rows as one section of a spill file; a failure leaves them to be hashed in each epoch.
+
+        Raises:
+            WriteFailed: The disk is too full, or the rows take more than `MAX_SPILLED`, which samples had not shown.
+        """
+        try:
+            write_plain(out, pick(self.schema, columns), self._hashed(list(columns)), len(self))
+        except WriteFailed:
+            vars(self)["spills"] = False
+            raise
 
     def open_plain(self, columns: Sequence[str], sections: Iterator[Section]) -> Table:
         """Open the section that `write_plain` wrote as a table."""
@@ -114,15 +124,16 @@ class HashedColumns(Wrapper):
         """Yield all rows in stored order, hashed by several threads."""
         stored = self.stored(names)
         table, step = unpack_shared(self.table, stored), max(1, int(HASHED_BYTES / max(1.0, self._row_bytes)))
-        coming = deque[Future[pa.RecordBatch]]()
+        coming, written = deque[Future[pa.RecordBatch]](), 0
         with ThreadPoolExecutor(HASHERS, "corgipile-hasher") as pool:
             for start, stop in pairwise(even_cuts(len(self), step).tolist()):
                 batch = table.read(start, stop, stored)
                 coming.append(pool.submit(self._assemble, batch, names, range(start, stop)))
-                if len(coming) > HASHERS:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
+                while len(coming) > (HASHERS if stop < len(self) else 0):
+                    batch = coming.popleft().result()
+                    if (written := written + batch.nbytes) > MAX_SPILLED:
+                        raise WriteFailed(errno.EFBIG, f"hashed rows take more than {format_bytes(MAX_SPILLED)}")
+                    yield batch
 
     def missing(self, row: int) -> tuple[str, str] | tuple[()]:
         """Return a column that is null in a row and its `Source.kind`; empty if there is none."""

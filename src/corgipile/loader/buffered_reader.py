@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from corgipile.errors import BadArgument, WriteFailed
-from corgipile.features.hashed import spill_hashed
+from corgipile.features.hashed import PAIR, spill_hashed
 from corgipile.loader.array_pool import Make
 from corgipile.loader.budget import COLUMN_RUN, Sketch, fit, limit_of, readable_alone, sketched
 from corgipile.loader.buffer import Buffer
@@ -216,7 +216,7 @@ class BufferedReader:
         else:
             key = self.key(epoch)
             reader, stage = self._reader(), self._stage
-            if self._passes == 1 and isinstance(reader, TableReader):
+            if self._passes == 1 and isinstance(reader, TableReader) and not set(PAIR).isdisjoint(self.columns.sources):
                 reader = self._spill_hashed(reader)
             self._passes += 1
             self._run = begin(self.order, self.blocks, key, start, self.buffer, reader, self.row_bytes, stage)

@@ -5,7 +5,7 @@ from math import ceil, expm1, lgamma, log, sqrt
 
 from corgipile.errors import BadArgument
 
-__all__ = ["CorgiPileBound", "at_home", "log_reachable_share", "partial_terms", "shuffling_error", "theorem_step"]
+__all__ = ["CorgiPileBound", "log_reachable_share", "partial_terms", "shuffling_error", "theorem_step"]
 
 MAX_VISITS = 1e30  # visits that `visits_to` searches
 
@@ -137,18 +137,6 @@ def theorem_step(
     return 6 / (b * n * strong * (epoch + max(slow, 24 * smooth / strong)))
 
 
-def at_home(ranks: int, fraction: float, epochs: int) -> float:
-    """Return the share of rows on their first rank after the exchanges of a fraction Q of the paper.
-
-    A rank of the paper may send to itself. corgipile's never does: see `corgipile.orders.Exchange.at_home`.
-
-    Example:
-        >>> at_home(8, 0.0, 10), round(at_home(8, 0.1, 7), 3), at_home(8, 1.0, 1)
-        (1.0, 0.544, 0.125)
-    """
-    return 1 / ranks + (1 - 1 / ranks) * (1 - fraction) ** epochs
-
-
 def log_reachable_share(rows: int, ranks: int, fraction: float) -> float:
     """Return the natural logarithm of the share of all permutations that an exchange of a fixed fraction reaches.
 
@@ -167,7 +155,7 @@ def shuffling_error(rows: int, ranks: int, fraction: float) -> float:
     """Return epsilon, the total variation between an exchange's permutations and uniform ones (Meng et al., 2017).
 
     It is 1 to machine precision unless the table is tiny or nearly all rows are exchanged, so it does not rank
-    exchanges: compare them by deff, accuracy, and `at_home`.
+    exchanges: compare them by deff and accuracy.
 
     Example:
         >>> round(shuffling_error(8, 2, 0.0), 3), shuffling_error(10_000, 8, 0.9), shuffling_error(10_000, 8, 1.0)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from corgipile import arrow_compute as pc
 from corgipile.arrow_memory import frugal
-from corgipile.errors import BadSchema, CorruptFile
+from corgipile.errors import BadSchema, CorruptFile, WriteFailed
 from corgipile.nesting import MAX_IPC_DEPTH, check_types
 from corgipile.sizes import format_bytes
 from corgipile.tables.checked import Checked
@@ -85,7 +85,12 @@ def unpack_shared(table: Table, columns: Sequence[str], memory: int | None = Non
     with _unpacked_lock:
         recent = _unpacked.setdefault(table, Recent(1))
     key = f"{table.place} {columns!r}"
-    plain = recent.get(key, lambda: _open_shared(table, columns, folder, key, memory))
+    try:
+        plain = recent.get(key, lambda: _open_shared(table, columns, folder, key, memory))
+    except WriteFailed:  # computed rows take more room than the columns they come from
+        if (unpacked := table.unpacked(columns, partial(unpack_shared, memory=memory))) is None:
+            raise
+        return unpacked
     record_spilled(table, columns, plain)
     return plain
 
