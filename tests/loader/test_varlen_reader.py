@@ -308,3 +308,15 @@ def test_groups_across_steps_nulls_and_large_batches(tmp_path, monkeypatch):
     with cp.Loader(path, batch_size=37, memory="200KB", order="no_shuffle") as loader:
         rows = [row for batch in loader for row in batch["x"]]
     assert [None if row is None else list(row) for row in rows] == table["x"].to_pylist()
+
+
+def test_a_step_that_visits_the_whole_buffer_is_sized_in_parts(monkeypatch):
+    """Sizing rows takes a few dozen bytes each, beside the budget."""
+    sized, inner = [], Varlen.sizes
+    monkeypatch.setattr(Varlen, "sizes", lambda self, visit: sized.append(len(visit)) or inner(self, visit))
+    rows = pa.table({"text": [f"row {i}" for i in range(40_000)]})
+    loader = cp.Loader(rows, order="corgipile", batch_size=64, memory="8MB")
+    seen = [text for batch in loader for text in batch["text"]]
+    assert sorted(seen) == sorted(rows["text"].to_pylist())
+    assert sum(sized) >= 40_000
+    assert max(sized) <= 8192
